@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -15,17 +14,14 @@ import pytest
 from payu_emulator.fake import CLIENT_SECRET, POS, SECOND_KEY, FakePayU, signed
 from payu_emulator.simulator import PREFIX, PYTHON, Simulator
 from payu_emulator.simulator import SECOND_KEY as SIMULATORS_KEY
-from payu_emulator.wire import Fault as WireFault
 from payu_emulator.wire import Json, Wire
 from tillgate import Account
 from tillgate.hooks import RefundOutcome
 from tillgate.testing.faulty_proxy import FaultyProxy
 from tillgate.testing.gateway_driver import (
-    Fault,
     GatewayDriver,
     Held,
     NotificationKind,
-    Operation,
     SentNotification,
 )
 
@@ -53,12 +49,7 @@ CALLS: Final = {
     "query": "GET /api/v2_1/orders/[^/]+",
     "refund": "POST /api/v2_1/orders/[^/]+/refunds",
 }
-REFUSALS: Final[Mapping[str, tuple[int, str]]] = {
-    "refused": (400, "ERROR_VALUE_INVALID"),
-    "denied": (404, "DATA_NOT_FOUND"),
-    "unknown_code": (400, "A_CODE_OF_TOMORROW"),
-}
-"""The faults that are PayU's own words, which no proxy can know."""
+REFUSAL: Final = {"status": {"statusCode": "ERROR_VALUE_INVALID", "statusDesc": "said the proxy"}}
 
 
 class WireDriver(GatewayDriver):
@@ -73,7 +64,7 @@ class WireDriver(GatewayDriver):
 
     def start(self, wire: Wire) -> None:
         self.wire = wire.__enter__()
-        self.proxy = FaultyProxy(self.wire.url, CALLS, ALTERED).start()
+        self.proxy = FaultyProxy(self.wire.url, CALLS, ALTERED, REFUSAL).start()
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
@@ -92,18 +83,6 @@ class WireDriver(GatewayDriver):
     def account_settings(self, currency: str | None = None) -> dict[str, Any]:
         """Return the account of a shop: the shops' scenarios sell in USD unless they say more."""
         return super().account_settings(currency or "USD")
-
-    def fault(self, fault: Fault, operation: Operation, *, times: int = 1) -> None:
-        if fault not in REFUSALS:
-            super().fault(fault, operation, times=times)
-            return
-        status, code = REFUSALS[fault]
-        body = json.dumps({"status": {"statusCode": code, "statusDesc": "said the emulator"}})
-        self.wire.fault(operation, WireFault(status=status, body=body.encode()), times)
-
-    def clear_faults(self) -> None:
-        super().clear_faults()
-        self.wire.faults.clear()
 
 
 def _set(**fields: object) -> Callable[[Any], None]:
@@ -130,6 +109,8 @@ ALTERED: Final[Mapping[str, Callable[[Any], None]]] = {
 NO_LOOKUP: Final = (
     "PayU finds an order by its own number alone, which a notification brings after a lost answer"
 )
+NO_CHARGE_BACK: Final = "PayU's API says nothing of a charge-back"
+NO_CHECK: Final = "the simulator gives every client an access token"
 _NOT_BY_PAYU: Final[Mapping[str, str]] = {
     **dict.fromkeys(("unknown_outcome_of_pay", "crash_while_starting"), NO_LOOKUP),
     **dict.fromkeys(
@@ -138,7 +119,7 @@ _NOT_BY_PAYU: Final[Mapping[str, str]] = {
     ),
     "currency_mismatch": "PayU's answers name no settlement currency",
     "currency_without_decimals": "PayU takes no such currency",
-    "changed_after_paid": "PayU's API says nothing of a charge-back",
+    "changed_after_paid": NO_CHARGE_BACK,
     "refund_made_elsewhere": "PayU lists every refund",
     "no_secret_in_logs": "PayU signs no answer",
 }
@@ -266,7 +247,7 @@ class SimulatorDriver(WireDriver):
 
     declined_by_shops: Mapping[str, str] = {
         **_NOT_BY_PAYU,
-        "wrong_credentials": "the simulator gives every client an access token",
+        "wrong_credentials": NO_CHECK,
     }
     second_keys = (SIMULATORS_KEY,)
 

@@ -6,7 +6,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from payu_emulator.driver import NO_LIMIT, NO_LIST, NO_LOOKUP, PendingFakeDriver, SimulatorDriver
+from payu_emulator.driver import (
+    NO_CHARGE_BACK,
+    NO_CHECK,
+    NO_LIMIT,
+    NO_LIST,
+    NO_LOOKUP,
+    PendingFakeDriver,
+    SimulatorDriver,
+)
 from tillgate.testing.gateway_conformance import GatewayConformance
 
 
@@ -16,7 +24,7 @@ class TestFake(GatewayConformance):
     driver = PendingFakeDriver
     declined: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("unknown_reference", "lookup_by_reference"), NO_LOOKUP),
-        "money_taken_back": "PayU's interface tells of no charge-back",
+        "money_taken_back": NO_CHARGE_BACK,
     }
 
 
@@ -38,4 +46,5 @@ class TestSimulator(GatewayConformance):
         ),
         "money_on_its_way": "the simulator's shoppers pay at once or not at all",
         "refund_in_the_portal": "the simulator has no panel",
+        "wrong_credentials": NO_CHECK,
     }
