@@ -61,6 +61,9 @@ def load(file: Path, *, from_nothing: bool = False) -> None:
 def gateway(request: pytest.FixtureRequest) -> Iterator[Answering]:
     """The gateway of a kept database, a day after the last thing that happened in it."""
     load(request.param)
+    # As after a creation whose answer was lost: the kept ones have their numbers.
+    unanswered = Review.objects.filter(reason=ReviewReason.PAYMENT_UNANSWERED)
+    Payment.objects.filter(reviews__in=unanswered).update(transaction_no=None)
     with running(
         Moment(Review.objects.latest("opened_at").opened_at + timedelta(days=1)),
     ) as answering:
@@ -91,7 +94,11 @@ def reviews_with(reason: ReviewReason, action: ReviewAction) -> list[Review]:
 def prepare(review: Review, action: ReviewAction, gateway: Answering) -> dict[str, Any]:
     """Let gateway and shop be as staff find them, and return what staff give with the decision."""
     reason = ReviewReason(review.reason)
-    if action in (ReviewAction.FORCE_EXPIRE, ReviewAction.ACCEPT_AS_PAID):
+    if action in (
+        ReviewAction.FORCE_EXPIRE,
+        ReviewAction.ACCEPT_AS_PAID,
+        ReviewAction.REFUND_REPORTED,
+    ):
         assert review.payment
         gateway.says[review.payment.reference] = ANSWERS[reason]
     if action is ReviewAction.REDELIVER and review.order and review.outbox_event is None:
@@ -99,6 +106,14 @@ def prepare(review: Review, action: ReviewAction, gateway: Answering) -> dict[st
     if action in (ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND):
         assert review.payment
         return {"amount": refundable(review.payment)}
+    if action is ReviewAction.ENTER_NUMBER:
+        assert review.payment
+        number = f"T-{review.payment.reference}"
+        gateway.says[review.payment.reference] = {"transaction_no": number}
+        return {"note": number}
+    if action is ReviewAction.POLL and reason is ReviewReason.PAYMENT_UNANSWERED:
+        assert review.payment
+        gateway.says[review.payment.reference] = {"transaction_no": "T-1"}
     return {"note": "as the back office shows", "expected_version": review.version}
 
 
@@ -142,6 +157,10 @@ def expected(
             )
         case ReviewAction.FORCE_EXPIRE:
             return ("dismissed", "expired", refund, event)
+        case ReviewAction.ENTER_NUMBER:
+            return ("resolved", "paid", refund, event)
+        case ReviewAction.REFUND_REPORTED:
+            return ("resolved", "paid", "succeeded", event)
         case ReviewAction.ACCEPT_AS_PAID:
             return ("resolved", "paid", refund, event)
         case ReviewAction.REFUND | ReviewAction.RECORD_EXTERNAL_REFUND | ReviewAction.REFUND_DONE:

@@ -81,7 +81,7 @@ def test_the_admins_acts_send_nobody_elsewhere(
 ) -> None:
     payment = world.paid_payment()
     fields = {**dict.fromkeys(TARGETS, EVIL), "amount": "1", "seen": "0"}
-    for action in ("refund", "record-external-refund", "query", "change"):
+    for action in ("refund", "record-external-refund", "query", "note", "change"):
         answer: Any = getattr(admin_client, method)(
             f"/admin/tillgate/payment/{payment.pk}/{action}/?next={EVIL}",
             fields,
@@ -564,6 +564,8 @@ ACTIONS: dict[str, tuple[str, str, set[str]]] = {
     "be asked about a refund": ("get", "payment/{payment}/refund/", REFUND),
     "refund": ("post", "payment/{payment}/refund/", REFUND),
     "enter a refund of a payment": ("post", "payment/{payment}/record-external-refund/", DO_BOTH),
+    "write a note": ("post", "payment/{payment}/note/", RESOLVE),
+    "take a review": ("post", "review/{review}/take/", RESOLVE),
     "dismiss": ("post", "review/{review}/action/?dismiss", RESOLVE),
     "query for a review": ("post", "review/{review}/action/?poll", RESOLVE),
     "refund for a review": ("post", "review/{review}/action/?refund", DO_BOTH),
