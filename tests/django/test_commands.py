@@ -429,6 +429,7 @@ def test_all_kinds_of_difference_are_explained() -> None:
         "changed-after-paid",
         "refund-unknown",
         "refund-contradicted",
+        "refund-returned",
         "refund-late",
         "refund-returned",
         "cancelled-held",
