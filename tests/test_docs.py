@@ -356,7 +356,7 @@ def test_json_error_fields_are_explained() -> None:
 
 
 def test_every_invariant_names_existing_tests() -> None:
-    page = ROOT / "docs" / "explanation" / "design.md"
+    page = ROOT / "docs" / "explanation" / "how-it-works.md"
     listed = re.findall(
         r"^\| I(\d+) \|(.*)$",
         section(page.read_text("utf-8"), "Invariants"),
