@@ -63,7 +63,6 @@ PAGES = sorted(
 SHOWN_IN_PARTS = {
     "README.md",
     "docs/django-payments.md",
-    "docs/how-to/prove-a-plugin.md",
     "docs/how-to/run-the-worker.md",
     "docs/how-to/take-other-currencies.md",
     "docs/how-to/write-a-shop-plugin.md",

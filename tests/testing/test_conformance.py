@@ -393,5 +393,5 @@ def test_public_testing_helpers_are_documented() -> None:
 
 
 def test_the_how_to_counts_the_scenarios() -> None:
-    page = (ROOT / "docs/how-to/prove-a-plugin.md").read_text("utf-8")
-    assert f"\nsubclass. {len(SCENARIOS)} [scenarios]" in page
+    page = (ROOT / "docs/how-to/write-a-shop-plugin.md").read_text("utf-8")
+    assert f"\n{len(SCENARIOS)} [scenarios]" in page

@@ -1,4 +1,6 @@
-"""The reference of the hooks, from the signatures and docstrings of `tillgate.hooks.hookspecs`."""
+"""The reference of the hooks: signatures and what opens the docstrings of
+`tillgate.hooks.hookspecs`. The whole docstrings are on the site's page of every public name.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Final
 
 from tillgate import errors
 from tillgate.hooks import hookspecs, values
-from tools.docgen.parts import ROOT, entry, replaced
+from tools.docgen.parts import ROOT, entry, first_sentence, replaced
 
 __all__ = ["pages"]
 
@@ -46,4 +48,10 @@ def _entry(name: str) -> Iterator[str]:
     targets |= {name: f"#{name.lower()}" for name in values.__all__}
     targets |= {f"Gateway.{name}": "gateway.md" for name in ("pay", "query", "refund")}
     targets |= {"ORDER_UNPAID_AFTER_MINUTES": "settings.md"}
-    return entry(name, f"{name}{signature}", inspect.getdoc(hook) or "", targets)
+    return entry(name, f"{name}{signature}", _opening(inspect.getdoc(hook) or ""), targets)
+
+
+def _opening(docstring: str) -> str:
+    """Return the first paragraph and, of the second, the first sentence: when the hook is called."""
+    first, *others = docstring.split("\n\n")
+    return "\n\n".join([first, *map(first_sentence, others[:1])])

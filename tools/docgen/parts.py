@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ROOT", "entry", "is_written", "linked", "replaced", "write"]
+__all__ = ["ROOT", "entry", "first_sentence", "is_written", "linked", "replaced", "write"]
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -18,6 +18,11 @@ def entry(name: str, signature: str, docstring: str, targets: Mapping[str, str])
     yield from (f"### {name}", "", "```text", signature, "```", "")
     for paragraph in docstring.split("\n\n"):
         yield from (linked(paragraph, targets), "")
+
+
+def first_sentence(paragraph: str) -> str:
+    """Return the first sentence of a paragraph, on one line."""
+    return re.split(r"(?<=[.])\s", " ".join(paragraph.split()), maxsplit=1)[0]
 
 
 def linked(paragraph: str, targets: Mapping[str, str]) -> str:

@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 PUBLIC_MODULES: Final = ("tillgate", "tillgate.hooks", "tillgate.shop", "tillgate.testing")
-_SHOP_MODULES: Final = tuple(
-    f"tillgate.shop.{path.stem}" for path in sorted((ROOT / "src/tillgate/shop").glob("[!_]*.py"))
-)
-"""Where the names of `tillgate.shop` are defined: mkdocstrings shows them there."""
+_DEFINED_IN: Final = {
+    "tillgate.hooks": ("tillgate.hooks", "tillgate.hooks.hookspecs"),
+    "tillgate.shop": tuple(
+        f"tillgate.shop.{path.stem}"
+        for path in sorted((ROOT / "src/tillgate/shop").glob("[!_]*.py"))
+    ),
+    "tillgate.testing": ("tillgate.testing", "tillgate.testing.driver"),
+}
+"""The modules whose docstrings a page of public names shows, where it is not the module alone."""
 ELSEWHERE: Final = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
@@ -31,6 +36,12 @@ ELSEWHERE: Final = {
     "SUPPORT.md": "support.md",
 }
 """Where a page of the repository stands on the site."""
+_UNSEARCHED: Final = "---\nsearch: {exclude: true}\n---\n"
+_FOR_DEVELOPERS: Final = (
+    *("reference/", "how-to/write-", "how-to/record-", "how-to/handle-errors", "tutorial/first-"),
+    *("architecture", "contributing", "changelog", "reliability", "performance"),
+)
+"""How the pages begin that a search shows after those for owners and staff."""
 _LINK: Final = re.compile(
     r"(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(|<img src=\")([^()\s#\"]+)(#[^()\s\"]*)?(\)|\")",
 )
@@ -76,19 +87,24 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         place = f"source/{source.removesuffix('.md')}.md"
         files.append(File.generated(config, place, content=_shown(source, place)))
     for module in PUBLIC_MODULES:
-        shown = _SHOP_MODULES if module == "tillgate.shop" else (module,)
+        shown = _DEFINED_IN.get(module, (module,))
         files.append(
             File.generated(
                 config,
                 f"api/{module}.md",
-                content="\n\n".join((f"# {module}", *(f"::: {one}" for one in shown))),
+                content=_UNSEARCHED
+                + "\n\n".join((f"# {module}", *(f"::: {one}" for one in shown))),
             ),
         )
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links that leave docs/ to where their page stands on the site."""
+    """Lead links that leave docs/ to where their page stands on the site, and let a search show
+    the pages for owners first.
+    """
+    if not page.file.src_uri.startswith(_FOR_DEVELOPERS):
+        page.meta.setdefault("search", {"boost": 5})
     if page.file.generated_by is not None:
         return markdown
     return moved(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
@@ -133,10 +149,9 @@ def resolved(target: str, source: str) -> str:
 
 def _shown(source: str, place: str) -> str:
     text = (ROOT / source).read_text(encoding="utf-8")
-    front = "---\nsearch: {exclude: true}\n---\n"
     if source.endswith(".md"):
-        return front + moved(text, source, place)
-    return f"{front}# {source}\n\n~~~~{Path(source).suffix.removeprefix('.')}\n{text}\n~~~~\n"
+        return _UNSEARCHED + moved(text, source, place)
+    return f"{_UNSEARCHED}# {source}\n\n~~~~{Path(source).suffix.removeprefix('.')}\n{text}\n~~~~\n"
 
 
 def _targets(markdown: str, source: str) -> list[str]:
