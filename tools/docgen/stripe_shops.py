@@ -18,8 +18,8 @@ from tools.docgen.parts import ROOT, replaced
 __all__ = ["COMMAND", "PAGE", "run"]
 
 COMMAND: Final = "nox -s conformance_stripe"
-PAGE: Final = ROOT / "docs" / "services" / "stripe.md"
 _FOLDER: Final = ROOT / "plugins" / "stripe"
+PAGE: Final = _FOLDER / "shops.md"
 _BESIDE: Final = ROOT / "var" / "stripe"
 """The plugin with its `stripe`, for the environment of a framework that pins another one."""
 EMULATORS: Final = {"the fake": "FakeDriver", "getpaid's simulator": "SimulatorDriver"}
