@@ -47,7 +47,10 @@ from tillgate.sandbox.server import greeting as sandbox_greeting
 from tillgate.wire import signing
 
 ROOT = Path(__file__).parents[1]
-REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
+REFERENCE = [
+    *sorted((ROOT / "docs" / "reference").glob("*.md")),
+    ROOT / "src/tillgate/sandbox/README.md",
+]
 NOT_OURS = {"artefacts", "build", "dist", "mutants", "node_modules"}
 PAGES = sorted(
     [
@@ -66,7 +69,7 @@ SHOWN_IN_PARTS = {
     "docs/how-to/run-the-worker.md",
     "docs/how-to/take-other-currencies.md",
     "docs/how-to/write-a-shop-plugin.md",
-    "docs/reference/sandbox.md",
+    "src/tillgate/sandbox/README.md",
     "docs/saleor.md",
     "docs/tutorial/stripe-in-oscar.md",
     "docs/tutorial/your-own-shop.md",
@@ -826,7 +829,9 @@ def test_python_blocks_run_in_order(page: Path, sandbox: Sandbox) -> None:
 def test_sandbox_example_can_be_pasted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    Prompt().paste(blocks(section(read("docs/reference/sandbox.md"), "Starting it"), "python")[0])
+    Prompt().paste(
+        blocks(section(read("src/tillgate/sandbox/README.md"), "Starting it"), "python")[0]
+    )
     assert "paid\n" in capsys.readouterr().out
 
 

@@ -115,10 +115,9 @@ def test_reference_documents_every_hook(
 def test_reference_has_every_public_plugin_name() -> None:
     (page,) = shop.pages().values()
     for name in (*public.__all__, *http.__all__):
-        assert re.search(rf"\n- `{name}\b", page), name
+        assert re.search(rf"\n- `{name}\b|\n\| [^|]*`{name}`[^|]* \|", page), name
     assert '\n- `close_order(plugin, order_key, *, actor="shop")`: Note that ' in page
-    assert "\n- `method_label(stored)`: " in page
-    assert "[`ConfigurationError`](errors.md#configurationerror)" in page
+    assert "[`tillgate_deliver`](hooks.md#tillgate_deliver)" in page
 
 
 # Conformance --------------------------------------------------------------------------------------

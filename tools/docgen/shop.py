@@ -1,11 +1,11 @@
-"""The reference of `tillgate.shop`: a line for each name, from its signature and the first sentence
-of its docstring. The whole docstrings are on the site's page of every public name.
+"""The reference of `tillgate.shop`: a line for each name that most plugins need, with the first
+sentence of its docstring, and a table of the helpers. The site's page of every public name has the
+whole docstrings.
 """
 
 from __future__ import annotations
 
 import ast
-import dataclasses
 import inspect
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -39,6 +39,8 @@ GROUPS: Final = (
     "worker",
 )
 """The modules of the package in the order of the page."""
+_HELPERS: Final = frozenset(GROUPS[GROUPS.index("staff") :])
+"""The modules of which the page has the names alone, in one table."""
 _ELSEWHERE: Final = {"ReviewReason": "[its values](lifecycle.md#review)"}
 """Choices whose values a table explains."""
 _PARAGRAPH: Final = "\n\n"
@@ -64,41 +66,37 @@ def pages() -> dict[Path, str]:
 
 
 def _lines() -> Iterator[str]:
+    helpers = ["## Helpers", "", "| names | for |", "|---|---|"]
     for group in GROUPS:
         module = import_module(f"tillgate.shop.{group}")
         title, _, rest = (inspect.getdoc(module) or "").partition(":")
-        first = first_sentence(rest)
-        yield from (f"## {title}", "", first[:1].upper() + first[1:], "")
+        subject = first_sentence(rest)
+        if group in _HELPERS:
+            names = ", ".join(f"`{name}`" for name in module.__all__)
+            helpers.append(f"| {names} | {title}: {subject} |")
+            continue
+        yield from (f"## {title}", "", subject[:1].upper() + subject[1:], "")
         for name in module.__all__:
             found = getattr(module, name)
             yield linked(f"- {_shown(name, found)}{_effect(found)}", _TARGETS)
         yield ""
+    yield from helpers
 
 
 def _effect(found: Any) -> str:
-    """Return what stands on the page of a docstring; a constant has none of its own."""
+    """Return the first sentence of a docstring; a constant has none of its own."""
     if not (inspect.isroutine(found) or isinstance(found, type)):
         return ""
     return f": {first_sentence((inspect.getdoc(found) or '').partition(_PARAGRAPH)[0])}"
 
 
 def _shown(name: str, found: Any) -> str:
-    """Return how a name is used: a call, or the name with its fields or values."""
-    if name in _ELSEWHERE:
-        return f"`{name}`, {_ELSEWHERE[name]}"
-    if isinstance(found, type) and issubclass(found, Enum):
-        return f"`{name}` ({_listed(item.value for item in found)})"
-    if isinstance(found, type) and dataclasses.is_dataclass(found):
-        fields = [field.name for field in dataclasses.fields(found)]
-        computed = [key for key, one in vars(found).items() if isinstance(one, property)]
-        return f"`{name}` ({_listed([*fields, *computed])})"
-    if isinstance(found, type):
-        return f"`{name}`"
+    """Return how a name is used: a call, or the name with the values of a choice."""
     if inspect.isroutine(found):
         return f"`{name}{_signature(found)}`"
-    if isinstance(found, frozenset):
-        return f"`{name}` ({_listed(sorted(found))})"
-    return f"`{name}`: `{found!r}`" if isinstance(found, str) else f"`{name}`"
+    if isinstance(found, type) and issubclass(found, Enum) and name not in _ELSEWHERE:
+        return f"`{name}` ({_listed(item.value for item in found)})"
+    return f"`{name}`" + (f", {_ELSEWHERE[name]}" if name in _ELSEWHERE else "")
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -34,6 +34,9 @@ ELSEWHERE: Final = {
     "README.md": "readme.md",
     "SECURITY.md": "security.md",
     "SUPPORT.md": "support.md",
+    "proving/reliability.md": "reliability.md",
+    "src/tillgate/sandbox/README.md": "reference/sandbox.md",
+    "tools/benchmarks/performance.md": "performance.md",
 }
 """Where a page of the repository stands on the site."""
 _UNSEARCHED: Final = "---\nsearch: {exclude: true}\n---\n"
