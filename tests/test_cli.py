@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from tests.scripted_gateway import ScriptedGateway, always, http
 from tests.support import signature
-from tillgate import errors
+from tillgate import errors, hooks
 from tillgate.cli import EXIT_CODES, main
 from tillgate.sandbox import (
     PUBLISHED_MERCHANT_NO,
@@ -142,6 +142,23 @@ def test_other_plugins_payment_can_be_refunded(
     sandbox.control.pay(reference)
     assert answer("query", reference)["status"] == "paid"
     assert answer("refund", reference, "--amount", "2.50")["outcome"] == "succeeded"
+
+
+@pytest.mark.usefixtures("account")
+@pytest.mark.parametrize("asked", ["query", "refund"])
+def test_gateways_number_reaches_the_plugin(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some gateways find a payment by their own number only."""
+    seen: list[str | None] = []
+
+    def hook(_: Any, asked_for: Any, transaction_no: str | None = None) -> Any:
+        seen.append(transaction_no or asked_for.transaction_no)
+        raise errors.Refused("not_found", "no such payment")
+
+    monkeypatch.setattr(hooks, asked, hook)
+    amount = ["--amount", "2.50"] if asked == "refund" else []
+    result = run(asked, "A-1", "--number", "4711", *amount)
+    assert (seen, result.exit_code) == (["4711"], 3)
+    assert result.output.rstrip().endswith("the gateway refused: not_found 'no such payment'")
 
 
 @pytest.mark.usefixtures("account")

@@ -123,6 +123,14 @@ def account_options(command: Command) -> Command:
     return with_account
 
 
+number_option = click.option(
+    "--number",
+    "transaction_no",
+    metavar="NUMBER",
+    help="The gateway's own number of the payment, for a gateway that does not find a reference.",
+)
+
+
 def speaks_json(command: Command) -> Command:
     """Add --json, and turn every error of Tillgate into one line (or one JSON object) and its exit
     code.
@@ -277,11 +285,16 @@ def pay(
 
 @main.command(short_help="Ask what became of a payment.")
 @click.argument("reference")
+@number_option
 @speaks_json
 @account_options
-def query(configured: Configured, reference: str) -> dict[str, Any]:
+def query(
+    configured: Configured,
+    reference: str,
+    transaction_no: str | None,
+) -> dict[str, Any]:
     """Query the payment of REFERENCE."""
-    found = hooks.query(configured.account, reference)
+    found = hooks.query(configured.account, reference, transaction_no=transaction_no)
     return {
         "reference": found.reference,
         "status": found.status,
@@ -298,6 +311,7 @@ def query(configured: Configured, reference: str) -> dict[str, Any]:
 @click.option("--amount", required=True, help="Such as 2.50.")
 @click.option("--currency", help="The currency of the payment.  [default: the account's first]")
 @click.option("--ipn-url", help="Where the gateway sends the refund's notification.")
+@number_option
 @speaks_json
 @account_options
 def refund(configured: Configured, **fields: Any) -> dict[str, Any]:

@@ -146,18 +146,17 @@ class SignatureMismatch(AnswerNotUnderstood):
 
 
 class Refused(GatewayError):
-    """The gateway refused, in the envelope of the interface: `ret_code`, `ret_msg` and the HTTP
-    status.
-    """
+    """The gateway refused: its code and words, and the HTTP status where it answered over HTTP."""
 
-    def __init__(self, ret_code: str, ret_msg: str, http_status: int) -> None:
+    def __init__(self, ret_code: str, ret_msg: str, http_status: int | None = None) -> None:
         super().__init__(ret_code, ret_msg, http_status)
         self.ret_code = ret_code
         self.ret_msg = ret_msg
         self.http_status = http_status
 
     def __str__(self) -> str:
-        return f"the gateway refused: {self.ret_code} {self.ret_msg!r} (HTTP {self.http_status})"
+        http = "" if self.http_status is None else f" (HTTP {self.http_status})"
+        return f"the gateway refused: {self.ret_code} {self.ret_msg!r}{http}"
 
 
 class WrongCredentials(Refused):

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 _CLOSES = re.compile(rb"\r\nconnection: *close\r\n", re.IGNORECASE)
+_REFRESH = re.compile(rb"\r\nrefresh: *(\d+); *url=(/\S+)\r\n", re.IGNORECASE)
 _PATIENCE_SECONDS = 300.0
 _PAGE_EVERY_SECONDS = 0.1
 
@@ -46,13 +47,23 @@ def send(port: int, requests: list[str], connections: int) -> dict[str, Any]:
 
 
 async def _opened(port: int, path: str) -> tuple[str, float]:
-    """Open a path as a browser of its own; return the status and the seconds that it took."""
+    """Open a path as a browser of its own, and go on where the shop's page does so by itself;
+    return the status and the seconds that it took.
+    """
     began = time.perf_counter()
+    answer = await _answer(port, path)
+    while refresh := _REFRESH.search(answer.partition(b"\r\n\r\n")[0] + b"\r\n"):
+        await asyncio.sleep(int(refresh[1]))
+        answer = await _answer(port, refresh[2].decode())
+    return answer[9:12].decode(), time.perf_counter() - began
+
+
+async def _answer(port: int, path: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
     answer = await reader.read()
     writer.close()
-    return answer[9:12].decode(), time.perf_counter() - began
+    return answer
 
 
 async def _shop(

@@ -35,13 +35,17 @@ ELSEWHERE: Final = {
     "SECURITY.md": "security.md",
     "SUPPORT.md": "support.md",
     "proving/reliability.md": "reliability.md",
+    "src/tillgate/lifecycle/README.md": "reference/judging.md",
     "src/tillgate/sandbox/README.md": "reference/sandbox.md",
+    "src/tillgate/testing/README.md": "reference/testing.md",
+    "src/tillgate/testing/driver.md": "reference/shop-driver.md",
+    "src/tillgate/wire/README.md": "reference/interface.md",
     "tools/benchmarks/performance.md": "performance.md",
 }
 """Where a page of the repository stands on the site."""
 _UNSEARCHED: Final = "---\nsearch: {exclude: true}\n---\n"
 _FOR_DEVELOPERS: Final = (
-    *("reference/", "how-to/write-", "how-to/record-", "how-to/handle-errors", "tutorial/first-"),
+    *("reference/", "how-to/write-", "how-to/record-", "how-to/handle-errors"),
     *("architecture", "contributing", "changelog", "reliability", "performance"),
 )
 """How the pages begin that a search shows after those for owners and staff."""

@@ -5,7 +5,7 @@ loads on its own::
 
     pytest_plugins = ["tillgate.testing.fixtures"]
 
-docs/reference/testing.md lists the fixtures and the rest, and docs/how-to/record-cassettes.md shows
+README.md lists the fixtures and the rest, and docs/how-to/record-cassettes.md shows
 a test that uses them.
 """
 

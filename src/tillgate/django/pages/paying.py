@@ -24,7 +24,8 @@ from tillgate.django.methods import label_of
 from tillgate.django.models import Order, Payment
 from tillgate.django.pages import owner
 from tillgate.django.pages.forms import MethodForm, terminal_of
-from tillgate.django.pages.tickets import pay_url, remember_shopper
+from tillgate.django.pages.places import place_at_gateway
+from tillgate.django.pages.tickets import pay_url, remember_shopper, start_url
 from tillgate.django.payments import starting
 from tillgate.django.payments.admission import NotPayable, TryLater
 from tillgate.django.payments.creating import Started, StartOutcome
@@ -68,7 +69,11 @@ def pay_order(request: HttpRequest, asked: Asked) -> HttpResponse:
         else:
             shown = _Shown(form=MethodForm(asked.choice))
     if shown.form is not None and shown.form.is_valid():
-        started, shown.problem = _start(request, asked, shown.form.cleaned_data["method"])
+        method = shown.form.cleaned_data["method"]
+        with place_at_gateway() as has_place:
+            if not has_place:
+                return _one_moment(request, asked, method)
+            started, shown.problem = _start(request, asked, method)
         if started:
             return _onward(request, started, may_change=asked.may_change)
     payments = _Payments(asked)  # a start that failed may have changed them
@@ -202,6 +207,15 @@ def _onward(request: HttpRequest, started: Started, *, may_change: bool) -> Http
     response["Refresh"] = f"0; url={iri_to_uri(started.payment.payment_url)}"
     if may_change:
         remember_shopper(response, started.payment, is_secure=request.is_secure())
+    return response
+
+
+def _one_moment(request: HttpRequest, asked: Asked, method: str) -> HttpResponse:
+    """Show a page that starts the payment by itself in a second."""
+    told, may_change = asked.told, asked.may_change
+    url = start_url(asked.plugin, asked.order_key, method, told=told, may_change=may_change)
+    response = render(request, "tillgate/moment.html", {"start_url": url})
+    response["Refresh"] = f"1; url={url}"
     return response
 
 

@@ -349,9 +349,15 @@ def start(request: HttpRequest, ticket: str) -> HttpResponse:
     chosen = read_start_ticket(ticket)
     if chosen is None:
         raise Http404
-    plugin, order_key, method = chosen
-    choice = {"method": method} if request.method == "GET" else None
-    return _postable(pay_order(request, Asked(plugin=plugin, order_key=order_key, choice=choice)))
+    plugin, order_key, method, told, may_change = chosen
+    asked = Asked(
+        plugin=plugin,
+        order_key=order_key,
+        choice={"method": method} if request.method == "GET" else None,
+        told=told,
+        may_change=may_change,
+    )
+    return _postable(pay_order(request, asked))
 
 
 def _postable(response: HttpResponse) -> HttpResponse:

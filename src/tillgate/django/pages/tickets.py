@@ -78,30 +78,37 @@ def is_shopper(request: HttpRequest, payment: Payment) -> bool:
     )
 
 
-def start_url(plugin: str, order_key: str, method: str) -> str:
+def start_url(
+    plugin: str,
+    order_key: str,
+    method: str,
+    *,
+    told: str = "",
+    may_change: bool = True,
+) -> str:
     """Return the path that starts a payment with the method that a shopper just chose; it is valid
     for that method, and for an hour.
 
     It serves shops that handle the choice inside a transaction: the request after the redirect
-    calls the gateway.
+    calls the gateway. `told` and `may_change` are those of the pay page where the shopper chose.
     """
-    held = [plugin, order_key, _moment(registered(plugin, order_key)), method]
+    held = [plugin, order_key, _moment(registered(plugin, order_key)), method, told, may_change]
     return reverse("tillgate:start", args=[signing.dumps(held, salt=_START_SALT)])
 
 
-def read_start_ticket(ticket: str) -> tuple[str, str, str] | None:
-    """Return the plugin, the order's key and the payment method of such a ticket, or None as in
-    `read_ticket`.
-    """
+def read_start_ticket(ticket: str) -> tuple[str, str, str, str, bool] | None:
+    """Return what `start_url` was given, or None as in `read_ticket`."""
     try:
-        plugin, order_key, moment, method = signing.loads(
+        plugin, order_key, moment, method, told, may_change = signing.loads(
             ticket,
             salt=_START_SALT,
             max_age=_START_VALID_FOR,
         )
     except (signing.BadSignature, ValueError, TypeError):
         return None
-    return (str(plugin), str(order_key), str(method)) if _names(plugin, order_key, moment) else None
+    if not _names(plugin, order_key, moment):
+        return None
+    return str(plugin), str(order_key), str(method), str(told), may_change is True
 
 
 def _moment(order: Order) -> str:
