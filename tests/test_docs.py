@@ -267,7 +267,7 @@ def test_every_method_of_the_clients_is_explained(kind: type[object]) -> None:
 
 
 def test_signature_and_notification_names_are_explained() -> None:
-    page = read("docs/reference/wire.md")
+    page = read("src/tillgate/wire/README.md")
     assert (
         missing(
             [name for name in signing.__all__ if name != "SIGNATURE"],

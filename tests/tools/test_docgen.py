@@ -92,24 +92,18 @@ def test_the_architecture_follows_its_table(monkeypatch: pytest.MonkeyPatch) -> 
 def test_reference_documents_every_hook(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has the signature, what the hook does, and when it is called."""
+    """It has the parameters, what the hook does, and when it is called."""
     (page,) = hooks.pages().values()
     names = [name for name in vars(hookspecs) if name.startswith("tillgate_")]
-    assert [
-        line.removeprefix("### ") for line in page.splitlines() if line.startswith("### tillgate_")
-    ] == names
-    assert (
-        "```text\ntillgate_refund(account: Account, request: RefundRequest) -> Refunded | None\n```"
-        in page
-    )
+    assert re.findall(r"^- `(tillgate_\w+)\(", page, re.MULTILINE) == names
+    assert "\n- `tillgate_refund(account, request)`: Refund money at the gateway, " in page
     monkeypatch.setattr(
         hookspecs.tillgate_deliver,
         "__doc__",
         "Do something else.\n\n    It raises `Refused`. More.\n\n    Even more.",
     )
     (page,) = hooks.pages().values()
-    assert "\n\nDo something else.\n\nIt raises [`Refused`](errors.md#refused).\n\n" in page
-    assert "ore." not in page.partition("raises [`Refused`]")[2].partition("## Observers")[0]
+    assert ": Do something else. It raises [`Refused`](errors.md#refused).\n" in page
 
 
 def test_reference_has_every_public_plugin_name() -> None:
@@ -117,7 +111,7 @@ def test_reference_has_every_public_plugin_name() -> None:
     for name in (*public.__all__, *http.__all__):
         assert re.search(rf"\n- `{name}\b|\n\| [^|]*`{name}`[^|]* \|", page), name
     assert '\n- `close_order(plugin, order_key, *, actor="shop")`: Note that ' in page
-    assert "[`tillgate_deliver`](hooks.md#tillgate_deliver)" in page
+    assert "[`tillgate_deliver`](hooks.md#the-shops-side)" in page
 
 
 # Conformance --------------------------------------------------------------------------------------

@@ -47,9 +47,9 @@ _PARAGRAPH: Final = "\n\n"
 _TARGETS: Final = {
     "InvalidRequest": "errors.md#invalidrequest",
     "ConfigurationError": "errors.md#configurationerror",
-    "tillgate_describe_order": "hooks.md#tillgate_describe_order",
-    "tillgate_order_unpaid": "hooks.md#tillgate_order_unpaid",
-    "tillgate_deliver": "hooks.md#tillgate_deliver",
+    "tillgate_describe_order": "hooks.md#the-shops-side",
+    "tillgate_order_unpaid": "hooks.md#the-shops-side",
+    "tillgate_deliver": "hooks.md#the-shops-side",
 }
 
 

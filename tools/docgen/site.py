@@ -45,7 +45,7 @@ ELSEWHERE: Final = {
 """Where a page of the repository stands on the site."""
 _UNSEARCHED: Final = "---\nsearch: {exclude: true}\n---\n"
 _FOR_DEVELOPERS: Final = (
-    *("reference/", "how-to/write-", "how-to/record-", "how-to/handle-errors"),
+    *("reference/", "how-to/write-", "how-to/record-"),
     *("architecture", "contributing", "changelog", "reliability", "performance"),
 )
 """How the pages begin that a search shows after those for owners and staff."""
