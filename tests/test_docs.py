@@ -464,7 +464,7 @@ def test_every_field_of_a_message_is_explained(kind: type[Any]) -> None:
 
 
 def test_wire_names_match_sent_requests() -> None:
-    page = read("docs/reference/messages.md")
+    page = read("src/tillgate/wire/messages.md")
     pay = PaymentRequest(
         reference="A-1",
         currency="USD",
@@ -504,7 +504,7 @@ def test_wire_names_match_sent_requests() -> None:
     [tillgate.PaymentMethod, tillgate.Terminal, tillgate.TransactionStatus],
 )
 def test_every_value_of_a_choice_is_named(kind: type[Enum]) -> None:
-    named = re.findall(r"`(\w+)`", section(read("docs/reference/messages.md"), kind.__name__))
+    named = re.findall(r"`(\w+)`", section(read("src/tillgate/wire/messages.md"), kind.__name__))
     assert {
         item.name if kind is tillgate.TransactionStatus else item.value for item in kind
     } <= set(named)

@@ -40,7 +40,9 @@ ELSEWHERE: Final = {
     "src/tillgate/testing/README.md": "reference/testing.md",
     "src/tillgate/testing/driver.md": "reference/shop-driver.md",
     "src/tillgate/wire/README.md": "reference/interface.md",
+    "src/tillgate/wire/messages.md": "reference/messages.md",
     "tools/benchmarks/performance.md": "performance.md",
+    "tools/docgen/versions.md": "reference/versions.md",
 }
 """Where a page of the repository stands on the site."""
 _UNSEARCHED: Final = "---\nsearch: {exclude: true}\n---\n"
