@@ -910,6 +910,18 @@ def _module(name: str, source: str) -> ModuleType:
     return module
 
 
+# The owners' questions ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sought",
+    ["Apple Pay", "chargeback", "Docker", "dispute", "GDPR", "PCI", "refund", "subscription"],
+)
+def test_owners_word_heads_an_answer(sought: str) -> None:
+    """A search ranks headings first, and the site ranks the pages for owners first."""
+    assert any(sought in heading for heading in headings(read("docs/faq.md")))
+
+
 # The README ---------------------------------------------------------------------------------------
 
 

@@ -615,3 +615,11 @@ def test_site_menu_has_every_page() -> None:
 
 def test_linked_source_is_shown_on_site() -> None:
     assert "src/tillgate/money.py" in site.linked()
+
+
+@pytest.mark.parametrize(
+    ("page", "boosted"),
+    [("faq.md", True), ("reference/lifecycle.md", True), ("reference/hooks.md", False)],
+)
+def test_search_shows_owners_pages_first(page: str, boosted: bool) -> None:
+    assert site.is_for_owners(page) is boosted

@@ -48,10 +48,17 @@ ELSEWHERE: Final = {
 """Where a page of the repository stands on the site."""
 _UNSEARCHED: Final = "---\nsearch: {exclude: true}\n---\n"
 _FOR_DEVELOPERS: Final = (
-    *("reference/", "how-to/write-", "how-to/record-"),
+    *("reference/", "how-to/write-", "how-to/record-", "api/", "source/"),
     *("architecture", "contributing", "changelog", "reliability", "performance"),
 )
 """How the pages begin that a search shows after those for owners and staff."""
+_FOR_STAFF: Final = (
+    "reference/checks.md",
+    "reference/lifecycle.md",
+    "reference/personal-data.md",
+    "reference/settings.md",
+)
+"""The pages of the reference that owners and staff read."""
 _LINK: Final = re.compile(
     r"(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(|<img src=\")([^()\s#\"]+)(#[^()\s\"]*)?(\)|\")",
 )
@@ -113,11 +120,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Lead links that leave docs/ to where their page stands on the site, and let a search show
     the pages for owners first.
     """
-    if not page.file.src_uri.startswith(_FOR_DEVELOPERS):
+    if is_for_owners(page.file.src_uri):
         page.meta.setdefault("search", {"boost": 5})
     if page.file.generated_by is not None:
         return markdown
     return moved(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
+
+
+def is_for_owners(page: str) -> bool:
+    """Tell whether a page of the site is for owners and staff of a shop."""
+    return page in _FOR_STAFF or not page.startswith(_FOR_DEVELOPERS)
 
 
 def moved(markdown: str, source: str, place: str) -> str:
