@@ -59,6 +59,8 @@ _FOR_STAFF: Final = (
     "reference/settings.md",
 )
 """The pages of the reference that owners and staff read."""
+_FIRST: Final = ("faq.md", "how-to/use-the-admin.md")
+"""The pages that answer most questions of owners and staff."""
 _LINK: Final = re.compile(
     r"(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(|<img src=\")([^()\s#\"]+)(#[^()\s\"]*)?(\)|\")",
 )
@@ -121,7 +123,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     the pages for owners first.
     """
     if is_for_owners(page.file.src_uri):
-        page.meta.setdefault("search", {"boost": 5})
+        boost = 20 if page.file.src_uri in _FIRST else 5
+        page.meta.setdefault("search", {"boost": boost})
     if page.file.generated_by is not None:
         return markdown
     return moved(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
