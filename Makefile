@@ -36,7 +36,7 @@ $(VENV)/demo: $(VENV)/bin/python pyproject.toml plugins/oscar/pyproject.toml con
 	@$(call INSTALL,--editable '.[sandbox]' --editable plugins/oscar sorl-thumbnail)
 	@touch $(VENV)/demo
 
-demo: $(VENV)/demo  ## a shop to buy in, with the gateway's emulator; ONCE=1 walks through it and ends; DIALECT=v3 speaks version 3; GATEWAY=stripe takes play money at Stripe
+demo: $(VENV)/demo  ## a shop to buy in, with the gateway's emulator; ONCE=1 walks through it and ends; DIALECT=v3 speaks version 3; GATEWAY=stripe sells through an imitation of Stripe, or with STRIPE_TEST_KEY at Stripe
 	@$(if $(GATEWAY),$(BIN)/python -m example_shop.demo --check --gateway $(GATEWAY) $(if $(ONCE),--once) && { $(call INSTALL,--editable plugins/$(GATEWAY)); })
 	@SHOP_DIALECT=$(DIALECT) $(BIN)/python -m example_shop.demo $(if $(ONCE),--once) $(if $(GATEWAY),--gateway $(GATEWAY))
 

@@ -291,6 +291,18 @@ def simulator(session: nox.Session) -> None:
     )
 
 
+@nox.session(python="3.12")
+def simulator_payu(session: nox.Session) -> None:
+    """Build the environment of getpaid's PayU simulator, with which the plugin for PayU is
+    tested.
+    """
+    install(
+        session,
+        "python-getpaid-payu[simulator]",
+        constraints=["plugins/payu/simulator-constraints.txt"],
+    )
+
+
 @nox.session
 def conformance_stripe(session: nox.Session) -> None:
     """Run the shops' scenarios with Stripe as the gateway and write the table; needs pretix and
@@ -299,6 +311,15 @@ def conformance_stripe(session: nox.Session) -> None:
     target = ("--upgrade", "--target", "var/stripe")
     session.install("--no-deps", *target, "stripe==16.1.0", "./plugins/stripe")
     here(session, "python", "-m", "tools.docgen", "conformance-stripe", *session.posargs)
+
+
+@nox.session
+def conformance_payu(session: nox.Session) -> None:
+    """Run the shops' scenarios with PayU as the gateway and write the table; needs pretix and
+    simulator_payu once.
+    """
+    session.install("--no-deps", "--upgrade", "--target", "var/payu", "./plugins/payu")
+    here(session, "python", "-m", "tools.docgen", "conformance-payu", *session.posargs)
 
 
 @nox.session

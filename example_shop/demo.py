@@ -31,6 +31,7 @@ from example_shop.browser import PageProblem
 
 HERE: Final = Path(__file__).parent
 MANAGE: Final = str(HERE / "manage.py")
+STRIPE: Final = HERE.parent / "plugins/stripe"
 
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 10.0
@@ -38,6 +39,7 @@ _MOST_TRIES: Final = 3
 _SHOP_PORT, _GATEWAY_PORT = 8000, 8181
 _SHOP_NAME: Final = "Fold & Margin"
 _STAFF: Final = "staff@example.com"
+_IMITATION: Final = "imitation of Stripe"
 
 
 class DemoProblem(Exception):
@@ -61,11 +63,11 @@ def main() -> int:
     )
     options = parser.parse_args()
     once, gateway = options.once, options.gateway
-    if gateway == "stripe" and (
-        problem := _missing_for_stripe(once=once, plugin=not options.check)
-    ):
-        _say(problem)
-        return 1
+    if gateway == "stripe":
+        if problem := _missing_for_stripe(once=once, plugin=not options.check):
+            _say(problem)
+            return 1
+        gateway = "stripe" if os.environ.get("STRIPE_TEST_KEY") else _IMITATION
     if options.check:
         return 0
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -85,14 +87,21 @@ def main() -> int:
 
 
 def _missing_for_stripe(*, once: bool, plugin: bool) -> str:
-    """Return what is missing for a demonstration at Stripe, or an empty text."""
-    if once:
-        return "With Stripe a person has to fill in the card: leave --once (ONCE=1) out."
-    if not os.environ.get("STRIPE_TEST_KEY", "").startswith(("sk_test_", "rk_test_")):
+    """Return what is missing for a demonstration with Stripe, or an empty text. Without a key an
+    imitation of Stripe takes the money, and nothing is missing.
+    """
+    key = os.environ.get("STRIPE_TEST_KEY", "")
+    if key and once:
+        return (
+            "With a key a person has to fill in the card: leave --once (ONCE=1) or STRIPE_TEST_KEY "
+            "out."
+        )
+    if key and not key.startswith(("sk_test_", "rk_test_")):
         return (
             "Set STRIPE_TEST_KEY to a test key of your own: sign up for free at "
             "https://dashboard.stripe.com/register, and copy the key "
-            "that begins with sk_test_ from https://dashboard.stripe.com/test/apikeys."
+            "that begins with sk_test_ from https://dashboard.stripe.com/test/apikeys. Leave it "
+            "out for an imitation of Stripe on this machine."
         )
     if not plugin:
         return ""
@@ -113,24 +122,28 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 def _run(folder: Path, gateway: str, *, once: bool) -> int:
     began, password = time.monotonic(), secrets.token_hex(4)
     os.environ |= {"DJANGO_SETTINGS_MODULE": "example_shop.settings", "SHOP_VAR": str(folder)}
-    if gateway == "stripe":
-        os.environ["SHOP_GATEWAY"] = gateway
+    if gateway != "sandbox":
+        os.environ["SHOP_GATEWAY"] = "stripe"
+    if gateway == _IMITATION:
+        secret = f"whsec_{secrets.token_hex(16)}"
+        os.environ |= {"STRIPE_TEST_KEY": "sk_test_fake", "STRIPE_WEBHOOK_SECRET": secret}
     _prepare(password)
     tries = 0
     while True:
         tries += 1
         ports = _ports(gateway, once=once)  # now, since preparing takes a while
         addresses = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
-        commands = _commands(ports)
+        commands = _commands(ports, gateway)
         try:
             with _running(commands, quiet=once) as processes:
                 with _step(f"starting {', '.join(commands)}"):
                     _wait_for(processes, addresses)
                 _say(f"ready after {time.monotonic() - began:.0f} s\n")
                 if once:
-                    _walk(processes, addresses, password)
+                    _walk(processes, addresses, password, gateway)
                 else:
-                    _say(_greeting(addresses, password, folder, processes["worker"].number))
+                    worker = processes["worker"].number
+                    _say(_greeting(addresses, password, folder, worker, gateway))
                     _watch(processes, commands)
                 return 0
         except NotReady:
@@ -159,7 +172,7 @@ def _ports(gateway: str, *, once: bool) -> dict[str, int]:
     return ports
 
 
-def _commands(ports: Mapping[str, int]) -> dict[str, list[str]]:
+def _commands(ports: Mapping[str, int], gateway: str = "sandbox") -> dict[str, list[str]]:
     """Return the command of each process."""
     tillgate = str(Path(sys.executable).with_name("tillgate"))
     commands = {
@@ -168,6 +181,18 @@ def _commands(ports: Mapping[str, int]) -> dict[str, list[str]]:
     }
     if "gateway" not in ports:
         return commands
+    if gateway == _IMITATION:
+        notify = f"http://127.0.0.1:{ports['shop']}/payments/webhook/default/"
+        given = {
+            "port": str(ports["gateway"]),
+            "merchant": _SHOP_NAME,
+            "notify": notify,
+            "secret": os.environ["STRIPE_WEBHOOK_SECRET"],
+        }
+        options = [f"--{name}={value}" for name, value in given.items()]
+        # the imitation is no part of the plugin's wheel
+        program = ["env", f"PYTHONPATH={STRIPE}", sys.executable, "-m", "stripe_emulator"]
+        return {"gateway": [*program, *options], **commands}
     return {
         "gateway": [
             tillgate,
@@ -181,11 +206,17 @@ def _commands(ports: Mapping[str, int]) -> dict[str, list[str]]:
     }
 
 
-def _walk(processes: Mapping[str, _Process], addresses: Mapping[str, str], password: str) -> None:
-    from example_shop.walk import walk  # needs Django's settings too
+def _walk(
+    processes: Mapping[str, _Process],
+    addresses: Mapping[str, str],
+    password: str,
+    gateway: str,
+) -> None:
+    from example_shop.walk import walk, walk_stripe  # needs Django's settings too
 
+    chosen = walk_stripe if gateway == _IMITATION else walk
     try:
-        walk(addresses["shop"], addresses["gateway"], (_STAFF, password), _say)
+        chosen(addresses["shop"], addresses["gateway"], (_STAFF, password), _say)
     except Exception:
         for process in processes.values():
             process.tell_last_words()
@@ -193,6 +224,25 @@ def _walk(processes: Mapping[str, _Process], addresses: Mapping[str, str], passw
     _say("\nEvery order came out right.")
 
 
+_IMITATION_GREETING: Final = """\
+  The shop                {shop}/
+  Its dashboard           {shop}/dashboard/      {staff}, password {password}
+  Tillgate in the admin   {shop}/admin/          the same
+  Stripe's dashboard      {gateway}/             an imitation, as its payment page is
+  Mail and database       {folder}
+
+What to try:
+
+  1. Buy something as a guest and press Pay on the payment page. The order is paid.
+  2. Press Decline: the page says why, and offers another try. Pay then.
+  3. Choose Bank debit. The order waits; let the money arrive in Stripe's dashboard.
+  4. Refund a part in the shop's dashboard, and the rest in Stripe's. The order's page shows both.
+  5. Let the bank dispute a payment, or hold one for review, in Stripe's dashboard. “Needs review” says so, and nothing ships.
+
+With STRIPE_TEST_KEY set to a test key of your own the same shop takes play money at Stripe itself.
+
+Ctrl-C stops everything. What happens is shown below.
+"""
 _STRIPE_GREETING: Final = """\
   The shop                {shop}/
   Its dashboard           {shop}/dashboard/      {staff}, password {password}
@@ -458,10 +508,23 @@ def _watch(processes: Mapping[str, _Process], commands: Mapping[str, Sequence[st
             )
 
 
-def _greeting(addresses: Mapping[str, str], password: str, folder: Path, worker: int) -> str:
+def _greeting(
+    addresses: Mapping[str, str],
+    password: str,
+    folder: Path,
+    worker: int,
+    kind: str,
+) -> str:
     shop, gateway = addresses["shop"], addresses.get("gateway")
-    if gateway is None:
-        return _STRIPE_GREETING.format(shop=shop, staff=_STAFF, password=password, folder=folder)
+    if kind != "sandbox":
+        text = _IMITATION_GREETING if gateway else _STRIPE_GREETING
+        return text.format(
+            shop=shop,
+            gateway=gateway,
+            staff=_STAFF,
+            password=password,
+            folder=folder,
+        )
     return f"""\
   The shop                {shop}/
   Its dashboard           {shop}/dashboard/      {_STAFF}, password {password}

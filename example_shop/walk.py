@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Final
 
 import httpx
@@ -14,12 +15,14 @@ import httpx
 from example_shop.browser import Browser, Page, PageProblem
 from example_shop.catalogue import VOUCHER
 
-__all__ = ["log_in", "order", "walk"]
+__all__ = ["log_in", "order", "walk", "walk_stripe"]
 
 Tell = Callable[[str], object]
 
 _ANOTHER: Final = "Choose how to pay"
 """The link of the return page to another payment, after one that failed."""
+_PAYMENT_PAGES: Final = ("/cashier/", "/c/pay/")
+"""Where the payment pages of the sandbox and of the imitation of Stripe are."""
 _PATIENCE_SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.5
 _ADDRESS: Final = {
@@ -92,6 +95,52 @@ def walk(shop: str, gateway: str, staff: tuple[str, str], tell: Tell) -> None:
         _refund(office, number, "5.00", tell)
 
 
+def walk_stripe(shop: str, gateway: str, staff: tuple[str, str], tell: Tell) -> None:
+    """Make four purchases and a refund at the imitation of Stripe, as `walk` does at the sandbox;
+    raise `PageProblem` when something is not as it should be.
+    """
+
+    def buy(*goods: str) -> tuple[Browser, Page, str]:
+        guest = guests.enter_context(Browser(shop))
+        page, total = order(guest, [*goods], "checkout", tell)
+        return guest, page, total
+
+    with ExitStack() as guests:
+        office = guests.enter_context(Browser(shop))
+        log_in(office, staff)
+        tell("A guest's card is declined, and another pays on the same page")
+        guest, page, total = buy("Writing set", "Fountain pen")
+        number = _number(page)
+        _must_be_asked(gateway, number, total)
+        page = guest.submit(page, page.forms[0], decision="decline")
+        if "insufficient funds" not in page.text:
+            raise PageProblem(f"the payment page does not say why: {page.text[:300]}")
+        back = guest.submit(page, page.forms[0], decision="pay")
+        tell(f"    pays at the payment page and lands on “{back.heading}”")
+        _must_be_paid(office, number, tell)
+
+        tell("A guest pays and closes the tab: only Stripe's event comes")
+        guest, page, _ = buy("Linen journal")
+        guest.submit_and_close(page, page.forms[0], decision="pay")
+        _must_be_paid(office, _number(page), tell)
+
+        tell("A guest pays and closes the tab, and the event is lost: the worker finds the money")
+        guest, page, _ = buy("Sealing wax")
+        guest.submit_and_close(page, page.forms[0], decision="pay", notification="lost")
+        _must_be_paid(office, _number(page), tell)
+
+        tell("A guest pays by bank debit, whose money arrives later")
+        guest, page, _ = buy("Linen journal")
+        back = guest.submit(page, page.forms[0], decision="later")
+        tell(f"    lands on “{back.heading}”")
+        ledger = guest.open(f"{gateway}/")
+        guest.submit(ledger, ledger.forms[0], action="settle")
+        _must_be_paid(office, _number(page), tell)
+
+        tell("The shop's staff refund a part of the first order")
+        _refund(office, number, "5.00", tell)
+
+
 def order(
     guest: Browser,
     titles: list[str],
@@ -119,7 +168,7 @@ def order(
     page = guest.submit(page, page.form("tillgate-method", method), **{"tillgate-method": method})
     total = page.text.rpartition("Total $")[2].partition(" ")[0]
     payment_page = guest.submit(page, page.form("action", "place_order"))
-    if "/cashier/" not in payment_page.url:
+    if not any(path in payment_page.url for path in _PAYMENT_PAGES):
         raise PageProblem(
             f"placing the order led to {payment_page.url} instead of the payment page: "
             f"{payment_page.text[:300]}",

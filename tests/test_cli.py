@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from tests.scripted_gateway import ScriptedGateway, always, http
 from tests.support import signature
-from tillgate import errors, hooks
+from tillgate import Transaction, TransactionStatus, errors, hooks
 from tillgate.cli import EXIT_CODES, main
 from tillgate.sandbox import (
     PUBLISHED_MERCHANT_NO,
@@ -529,9 +529,19 @@ def test_doctor_notices_gateway_that_finds_everything(
     sandbox: Sandbox,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        "tillgate.client.Gateway.query", lambda gateway, reference, **bounds: object()
-    )
+    def find(_gateway: object, reference: str, **_bounds: object) -> Transaction:
+        return Transaction(
+            reference=reference,
+            status=TransactionStatus.PENDING,
+            status_text="pending",
+            transaction_no="T-1",
+            amount=None,
+            currency=None,
+            settle_currency=None,
+            raw={},
+        )
+
+    monkeypatch.setattr("tillgate.client.Gateway.query", find)
     assert "cannot exist" in run("doctor").output
 
 
@@ -568,9 +578,7 @@ def test_sign_refuses_what_is_not_a_parameter(arguments: list[str]) -> None:
 
 def test_plugins_lists_the_adapter_and_its_hooks() -> None:
     assert answer("plugins")["plugins"]["gateway"] == [
-        "tillgate_examine_account",
         "tillgate_pay",
-        "tillgate_payment_methods",
         "tillgate_query",
         "tillgate_query_refund",
         "tillgate_refund",

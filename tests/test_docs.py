@@ -72,6 +72,7 @@ SHOWN_IN_PARTS = {
     "docs/tutorial/your-own-shop.md",
     "plugins/django-payments/README.md",
     "plugins/oscar/README.md",
+    "plugins/payu/README.md",
     "plugins/stripe/README.md",
 }
 """Pages of fragments, which only have to compile."""
@@ -856,18 +857,15 @@ def test_plugin_how_to_examples_work(
         _module(f"example_{number}", blocks(section(page, heading), "python")[0])
         for number, heading in enumerate(("Log every call", "Answer without a gateway"))
     )
-    manager = hooks.build_plugin_manager(answers, logs, entry_points=False)
+    manager = hooks.build_plugin_manager(logs, entry_points=False)
+    manager.register(answers, name="canned")
     monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: manager)
-    account = Account(
-        base_url="https://pay.example",
-        merchant_no="200043",
-        token="the-secret-token",
-    )
+    account = Account(dialect=answers.CANNED, merchant_no="200043", token="the-secret-token")
     request = PaymentRequest(
         reference=tillgate.new_reference("100017"),
         currency="USD",
         amount="12.50",
-        method="tng",
+        method="card",
         terminal="WAP",
         ipn_url="https://shop.example/ipn",
         callback_url="https://shop.example/back",

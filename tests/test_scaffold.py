@@ -21,6 +21,8 @@ from click.testing import CliRunner, Result
 import tillgate
 from tillgate.cli import main
 from tillgate.testing.conformance import Conformance
+from tillgate.testing.gateway_conformance import GatewayConformance
+from tillgate.testing.scenarios import Scenarios
 
 ROOT = Path(__file__).parents[1]
 LONGEST = "a-name-of-forty-characters-is-the-longer"
@@ -414,12 +416,7 @@ def test_printed_commands_prove_every_scenario(
         said["files"]
         == json.loads(new_plugin("book-shop", "--into", "here", "--json").stdout)["files"]
     ), "a template was not packed"
-    output = fresh("bash", "-euc", "\n".join(said["commands"]))
-    total = len(Conformance.scenarios())
-    assert (
-        f"{total} of {total} scenarios held: tillgate {tillgate.__version__}, tillgate-book-shop "
-        "0.1.0, " in output
-    )
+    _expect_all_held(fresh, said["commands"], Conformance, "tillgate-book-shop")
     plugin = tmp_path / said["folder"]
     fresh("python", "-m", "hatchling", "build", "--target", "wheel", cwd=plugin)
     (wheel,) = (plugin / "dist").iterdir()
@@ -427,3 +424,63 @@ def test_printed_commands_prove_every_scenario(
     assert packages == {"tillgate_book_shop", "tillgate_book_shop-0.1.0.dist-info"}, (
         "the toy shop or the tests would be published"
     )
+
+
+def _expect_all_held(
+    fresh: Callable[..., str],
+    commands: list[str],
+    kit: type[Scenarios],
+    distribution: str,
+) -> None:
+    output = fresh("bash", "-euc", "\n".join(commands))
+    total = len(kit.scenarios())
+    assert (
+        f"{total} of {total} scenarios held: tillgate {tillgate.__version__}, {distribution} "
+        "0.1.0, " in output
+    )
+
+
+# For a gateway ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gateway_plugin(tmp_path: Path) -> Path:
+    """A gateway's plugin just written."""
+    result = new_plugin("pay-now", "--gateway")
+    assert result.exit_code == 0, result.output
+    assert "Its toy gateway passes the conformance kit" in result.output
+    return tmp_path / "tillgate-pay-now"
+
+
+def test_gateway_commands_prove_every_scenario(
+    fresh: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    """They run in a fresh environment, where the plugin and its profile are installed."""
+    said = json.loads(fresh("tillgate", "new-plugin", "--gateway", "pay-now", "--json"))
+    _expect_all_held(fresh, said["commands"], GatewayConformance, "tillgate-pay-now")
+    assert "pay-now" in fresh("tillgate", "plugins")
+    plugin = tmp_path / said["folder"]
+    fresh("python", "-m", "hatchling", "build", "--target", "wheel", cwd=plugin)
+    (wheel,) = (plugin / "dist").iterdir()
+    packages = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert packages == {"tillgate_pay_now", "tillgate_pay_now-0.1.0.dist-info"}
+
+
+def test_gateway_plugin_pleases_linter_and_type_checker(gateway_plugin: Path) -> None:
+    config = ("--no-cache", "--config", ROOT / "pyproject.toml")
+    for arguments in (("check", *config), ("format", "--check", *config)):
+        run(sys.executable, "-m", "ruff", *arguments, cwd=gateway_plugin)
+    cache = ROOT / ".mypy_cache" / "scaffold"
+    run(sys.executable, "-m", "mypy", "--cache-dir", cache, cwd=gateway_plugin)
+
+
+def test_gateway_plugin_has_no_placeholder(gateway_plugin: Path) -> None:
+    texts = [path.read_text("utf-8") for path in gateway_plugin.rglob("*") if path.is_file()]
+    assert [text for text in texts if re.search(r"\$(?! (?:python|pip) )", text)] == []
+    project = tomllib.loads((gateway_plugin / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["entry-points"] == {
+        "tillgate": {"pay-now": "tillgate_pay_now.plugin"},
+        "tillgate.profiles": {"pay-now": "tillgate_pay_now.plugin:PROFILE"},
+    }
+    assert (gateway_plugin / "src/tillgate_pay_now/plugin.py").stat().st_size

@@ -35,7 +35,9 @@ from tillgate import (
 from tillgate.gateways import GatewayProfile
 from tillgate.hooks import Hint, RefundOutcome, ReportedDispute, ReportedRefund, hookimpl
 from tillgate.money import decimals_of
+from tillgate.testing.gateway_conformance.spoiling import PROVE_NOTHING
 from tillgate.testing.gateway_driver import (
+    Fault,
     GatewayDriver,
     Held,
     NotificationKind,
@@ -99,12 +101,16 @@ class Toy:
         self.seconds = 0.0
         self.payments: dict[str, Paid] = {}
         self.lost: set[str] = set()
+        self.dropped: set[str] = set()
         self.slow: dict[str, float] = {}
         self.next_refund = "succeeded"
 
     def call(self, operation: str, seconds: float, work: Callable[..., _T], *arguments: Any) -> _T:
         """Do the work and bring the answer, unless a fault loses or delays it."""
         self.calls[operation] += 1
+        if operation in self.dropped:
+            self.dropped.discard(operation)
+            raise TimeoutError("nothing arrived")
         answer = work(*arguments)
         delay = self.slow.pop(operation, 0)
         time.sleep(min(delay, seconds))
@@ -138,7 +144,7 @@ class Toy:
             if payment.state == "open" and self.seconds >= payment.closes_at:
                 payment.state = "expired"
 
-    def refund(self, name: str, key: str, units: int) -> dict[str, Any]:
+    def refund(self, name: str, key: str, units: int, currency: str) -> dict[str, Any]:
         """Refund once per key."""
         payment = self.payments[name]
         if key not in payment.refunds:
@@ -146,6 +152,8 @@ class Toy:
             taken = sum(
                 one["units"] for one in payment.refunds.values() if one["state"] != "failed"
             )
+            if currency != payment.currency:
+                raise Denied("the payment is in another currency")
             if payment.state != "paid" or taken + units > payment.units:
                 raise Denied("more than was paid")
             payment.refunds[key] = {
@@ -247,7 +255,7 @@ class ToyPlugin:
         )
         return Transaction(
             reference=reference,
-            status=_STATUSES[found.state],
+            status=_STATUSES.get(found.state, TransactionStatus.UNRECOGNISED),
             status_text=found.state,
             transaction_no=found.number,
             amount=self.from_units(found.units, found.currency),
@@ -284,6 +292,7 @@ class ToyPlugin:
             request.reference,
             self.key(request),
             units,
+            request.currency,
         )
         return self.refunded(request, done)
 
@@ -376,14 +385,31 @@ class ToyDriver(GatewayDriver):
         self.toy.payments[reference].state = "paid"
         return self.toy.payments[reference].back
 
+    def pay_slowly(self, reference: str) -> None:
+        self.toy.payments[reference].state = "under way"
+
     def decline(self, reference: str) -> None:
         self.toy.payments[reference].state = "declined"
 
     def expire(self, reference: str) -> None:
         self.toy.payments[reference].state = "expired"
 
-    def lose_answer(self, operation: Operation) -> None:
-        self.toy.lost.add(operation)
+    def fault(self, fault: Fault, operation: Operation, *, times: int = 1) -> None:
+        """Play every fault of the network as one: no answer comes."""
+        if fault == "lost_request":
+            self.toy.dropped.add(operation)
+        elif fault in ("lost_response", *PROVE_NOTHING):
+            self.toy.lost.add(operation)
+        else:
+            super().fault(fault, operation, times=times)
+
+    def clear_faults(self) -> None:
+        self.toy.lost.clear()
+        self.toy.dropped.clear()
+
+    def use_strange_words(self) -> None:
+        for payment in self.toy.payments.values():
+            payment.state = "quantum" if payment.state == "open" else payment.state
 
     def answer_slowly(self, operation: Operation, seconds: float) -> None:
         self.toy.slow[operation] = seconds
@@ -400,11 +426,9 @@ class ToyDriver(GatewayDriver):
                 refund["state"] = str(outcome)
 
     def refund_in_portal(self, reference: str, amount: Decimal) -> None:
-        self.toy.refund(
-            reference,
-            "portal",
-            int(amount.scaleb(decimals_of(self.toy.payments[reference].currency))),
-        )
+        currency = self.toy.payments[reference].currency
+        units = int(amount.scaleb(decimals_of(currency)))
+        self.toy.refund(reference, "portal", units, currency)
 
     def notification(
         self,

@@ -41,6 +41,7 @@ from tillgate.django.pages.tickets import pay_url, start_url
 from tillgate.django.payments import reconciling, starting
 from tillgate.django.refunds import queueing
 from tillgate.hooks import hookimpl
+from tillgate.hooks.manager import ADAPTER_NAME
 from tillgate.sandbox import Options
 from tillgate.sandbox.clock import Clock
 from tillgate.sandbox.service import Service
@@ -58,6 +59,7 @@ COUNTERS: Final = {
         "repeated_notifications",
         "last_notification",
         "last_polled_at",
+        "last_returned_at",
         "next_poll_at",
     },
     "tillgate_refund": {"notifications", "due_at"},
@@ -367,9 +369,12 @@ def opened() -> Iterator[Shop]:
     def key(_: int) -> str:
         return f"key-{numbers.getrandbits(96):024x}"
 
-    hooks.plugin_manager().register(gateway, name="fuzzed-gateway")
+    manager = hooks.plugin_manager()
+    real = manager.unregister(name=ADAPTER_NAME)
+    manager.register(gateway, name=ADAPTER_NAME)
     with contextlib.ExitStack() as stack:
-        stack.callback(hooks.plugin_manager().unregister, gateway)
+        stack.callback(manager.register, real, name=ADAPTER_NAME)
+        stack.callback(manager.unregister, gateway)
         log, ear = logging.getLogger(), _Ear(logged.append)
         log.addHandler(ear)
         stack.callback(log.removeHandler, ear)

@@ -11,7 +11,7 @@ from tillgate import hooks
 from tillgate.account import Account
 from tillgate.configuration import Configured
 from tillgate.errors import GatewayError, NotSent, OrderNotFound, TillgateError, WrongCredentials
-from tillgate.hooks import Finding
+from tillgate.hooks import Finding, examination
 from tillgate.hooks.manager import IMPORTED_NAME
 from tillgate.wire.messages import Transaction
 from tillgate.wire.references import new_reference
@@ -35,12 +35,8 @@ def examine(
     account = configured.account
     found = _found_by_plugin(account, deadline_seconds, webhook_url)
     if found is None:
-        found = [
-            _default(
-                account,
-                partial(hooks.query, deadline_seconds=deadline_seconds, attempts=attempts),
-            ),
-        ]
+        query = partial(hooks.query, deadline_seconds=deadline_seconds, attempts=attempts)
+        found = [_queried(account, query)]
     return [*_settings(configured), _plugins(), *found]
 
 
@@ -60,13 +56,7 @@ def _found_by_plugin(
             webhook_url=webhook_url,
         )
     except Exception as error:  # noqa: BLE001  # a plugin may raise anything
-        return [
-            Finding(
-                name="credentials",
-                passed=False,
-                finding=f"a plugin raised {described(error)}: correct it, or remove it",
-            ),
-        ]
+        return [_raised(error)]
 
 
 def _settings(configured: Configured) -> Iterator[Finding]:
@@ -124,9 +114,25 @@ def _plugins() -> Finding:
     return Finding(name="plugins", passed=True, finding=", ".join(name for name, _ in plugins))
 
 
+def _queried(account: Account, query: Callable[[Account, str], Transaction]) -> Finding:
+    """Ask for a payment that cannot exist, by the hooks, so that the plugins that wrap a query are
+    examined too.
+    """
+    ask = _default if account.dialect.is_of_plugin else examination.examine
+    try:
+        return ask(account, query)
+    except Exception as error:  # noqa: BLE001  # a plugin may raise anything
+        return _raised(error)
+
+
+def _raised(error: Exception) -> Finding:
+    finding = f"a plugin raised {described(error)}: correct it, or remove it"
+    return Finding(name="credentials", passed=False, finding=finding)
+
+
 def _default(account: Account, query: Callable[[Account, str], Transaction]) -> Finding:
-    """Ask for a payment that cannot exist. The errors that say what is wrong with an account fail;
-    of any other answer nobody but the plugin knows whether it is right.
+    """Return what a gateway of a plugin says to the query. The errors that say what is wrong with
+    an account fail; of any other answer nobody but the plugin knows whether it is right.
     """
     reference = new_reference("DOCTOR")
     asked = f"asked for the payment {reference}, which cannot exist"
@@ -149,6 +155,4 @@ def _default(account: Account, query: Callable[[Account, str], Transaction]) -> 
         return found(f"{asked}, and the answer was {error}: {remedy}", passed=True)
     except TillgateError as error:
         return found(str(error))
-    except Exception as error:  # noqa: BLE001  # a plugin may raise anything
-        return found(f"a plugin raised {described(error)}: correct it, or remove it")
     return found(f"{asked}, and the plugin {account.dialect.plugin!r} found one")

@@ -405,27 +405,29 @@ def plugins() -> dict[str, Any]:
     type=click.Path(path_type=Path),
     help="Where the folder tillgate-NAME is made.  [default: here]",
 )
+@click.option("--gateway", is_flag=True, help="For the gateway NAME, in place of a framework.")
 @speaks_json
-def new_plugin(name: str, into: Path) -> dict[str, Any]:
+def new_plugin(name: str, into: Path, *, gateway: bool) -> dict[str, Any]:
     """Write a plugin for the shop framework NAME to a new folder, with tests that pass, to be
     changed step by step.
     """
     from tillgate.scaffold import write_plugin
 
-    written = write_plugin(name, into)
+    written = write_plugin(name, into, is_gateway=gateway)
     commands = [
         f"cd {shlex.quote(str(written.folder))}",
         "python -m pip install --editable '.[testing]'",
         "python -m pytest",
     ]
+    toy = "gateway" if gateway else "shop"
     lines = [
         f"Wrote {click.style(str(written.folder), bold=True)}:",
         *(f"    {file}" for file in written.files),
         "",
-        "Its toy shop passes the conformance kit as it stands. See it do so:",
+        f"Its toy {toy} passes the conformance kit as it stands. See it do so:",
         *(f"    {command}" for command in commands),
         "",
-        "Then README.md there leads through an afternoon, from the toy shop to yours.",
+        f"Then README.md there leads through an afternoon, from the toy {toy} to yours.",
     ]
     return {
         "folder": str(written.folder),

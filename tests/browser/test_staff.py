@@ -10,7 +10,12 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.conftest import Shop
+from tests.shop.test_summaries import described, known
+from tillgate import Goods
 from tillgate.django.models import Payment, Refund, Review
+from tillgate.django.reviews.opening import open_review
+from tillgate.hooks import Customer
+from tillgate.lifecycle import ReviewReason
 
 
 def _paid(shop: Shop, total: str) -> int:
@@ -40,11 +45,13 @@ def test_staff_double_press_makes_one_refund(
     ).count():  # the second press was answered while the first was sent
         page.wait_for_timeout(3000)
         page.reload()
-    expect(page.get_by_text("Money refunded").first).to_be_visible()
+    expect(page.get_by_text("Refunded USD 9.90 by anna")).to_be_visible()
     shop.look(page, f"admin-payment-{scheme}")
     assert [refund.amount for refund in Refund.objects.all()] == [Decimal("9.90")]
     assert shop.world.sandbox.control.state()["transactions"][0]["refunded"] == "9.90"  # type: ignore[index]
+    page.get_by_text("For technicians").click()
     page.get_by_text("Cause and evidence").first.click()
+    expect(page.get_by_text("Money refunded").first).to_be_visible()
     page.get_by_role("button", name="Poll now").click()
     expect(
         page.get_by_text("Polled the gateway: the gateway says that it is paid."),
@@ -60,6 +67,8 @@ def test_staff_sees_the_lists(shop: Shop) -> None:
     page.goto("/admin/tillgate/order/")
     shop.look(page, "admin-orders")
     page.locator("#result_list tbody a").first.click()
+    expect(page.get_by_role("heading", name="What happened")).to_be_visible()
+    page.get_by_text("For technicians").click()
     expect(page.get_by_role("heading", name="Timeline")).to_be_visible()
     shop.look(page, "admin-order")
 
@@ -132,6 +141,44 @@ def test_the_admin_on_a_phone(shop: Shop) -> None:
     page.get_by_role("button", name="Enter").press("Enter")
     expect(page.get_by_text("Recorded: an external refund of USD 2.50.")).to_be_visible()
     expect(page.get_by_text("USD 2.50 refunded, USD 10.00 can still be refunded.")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_clerk_works_by_keyboard(
+    shop: Shop,
+    width: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A clerk reads a disputed payment, copies its number, leaves a note and takes the review."""
+    payment = known(Payment.objects.get(pk=_paid(shop, "12.50")))
+    described(
+        monkeypatch,
+        lines=(Goods.named("A very long name of a mug that is white", 2),),
+        customer=Customer(name="Ann Lee", email="ann.with.a.long.name@shop.example"),
+        staff_url="/orders/7/",
+    )
+    facts = {"case": "deadline", "amount": "12.50", "currency": "USD", "dispute_no": "dp_1"}
+    facts["respond_by"] = "2026-12-05 12:00 UTC"
+    open_review(ReviewReason.DISPUTED, facts, "test", payment)
+    page = shop.admin(
+        f"/admin/tillgate/payment/{payment.pk}/change/",
+        viewport={"width": width, "height": 900},
+        permissions=["clipboard-read", "clipboard-write"],
+    )
+    shop.look(page, f"admin-clerk-{width}")
+    page.get_by_role("button", name="Copy: ch_7").press("Enter")
+    expect(page.get_by_text("Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == "ch_7"
+    page.get_by_label("Note", exact=True).fill("Ann rang, she has the mug")
+    page.get_by_role("button", name="Add the note").press("Enter")
+    expect(page.get_by_text("anna: Ann rang, she has the mug")).to_be_visible()
+    page.get_by_role("link", name="Disputed by the shopper's bank").first.press("Enter")
+    page.get_by_role("button", name="Take this review").press("Enter")
+    expect(page.get_by_text("You have this review.")).to_be_visible()
+    expect(page.get_by_role("link", name="Open the dispute at").first).to_be_visible()
+    shop.look(page, f"admin-dispute-{width}")
+    page.goto("/admin/tillgate/review/")
+    shop.look(page, f"admin-disputes-{width}")
 
 
 @pytest.mark.parametrize("width", [390, 1280])

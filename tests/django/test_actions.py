@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from tillgate.django.payments import by_staff, reconciling
 from tillgate.django.refunds import limits, queueing
 from tillgate.django.refunds.external import record_external_refund
 from tillgate.django.refunds.limits import RefundNotPossible
+from tillgate.django.review_text import recommendation_of
 from tillgate.django.reviews import closing
 from tillgate.django.reviews.opening import open_review
 from tillgate.hooks import RefundOutcome
@@ -75,6 +77,54 @@ def test_telling_again_fails_while_shop_refuses(world: World) -> None:
     _, review = held(world)
     done = tell_again(review)
     assert (done.resolved, done.message) == (False, "the shop says: not-payable")
+
+
+@pytest.fixture
+def reopening(world: World) -> Iterator[list[bool]]:
+    """Let the shop reopen cancelled orders, while the list says that it can."""
+    manager, can = hooks.plugin_manager(), [True]
+    plugin = manager.get_plugin("smallest-shop")
+
+    @hooks.hookimpl
+    def tillgate_reopen_order(order: hooks.Order) -> bool:
+        return bool(can[-1] and ShopOrder.objects.filter(pk=order.key).update(status="open"))
+
+    own = {name: one for name, one in vars(plugin).items() if name.startswith("tillgate_")}
+    extended = ModuleType("extended")
+    vars(extended).update(own, tillgate_reopen_order=tillgate_reopen_order)
+    manager.unregister(plugin)
+    manager.register(extended, name="smallest-shop")
+    yield can
+    manager.unregister(extended)
+    manager.register(plugin, name="smallest-shop")
+
+
+def test_reopening_delivers_late_money_at_once(world: World, reopening: list[bool]) -> None:
+    payment, review = held(world)
+    assert actions.actions_for(review) == ("refund", "reopen", "redeliver", "dismiss")
+    assert "Reopen and deliver" in recommendation_of(review.reason, actions.actions_for(review))
+    done = actions.take_action(review.pk, "reopen", staff="ann")
+    assert (done.resolved, world.shop.times_paid(payment.order.key)) == (True, 1)
+    second = actions.take_action(review.pk, "reopen", staff="bob")
+    assert (second.resolved, world.shop.times_paid(payment.order.key)) == (True, 1)
+
+
+def test_reopening_says_why_the_shop_cannot(world: World, reopening: list[bool]) -> None:
+    """Nothing has changed then."""
+    _, review = held(world)
+    reopening.append(False)
+    said = "^the shop cannot reopen the order: it is cancelled$"
+    with pytest.raises(ActionNotPossible, match=said):
+        actions.take_action(review.pk, "reopen", staff="ann")
+    assert OutboxEvent.objects.filter(kind="payment-paid", done_at=None).count() == 0
+
+
+def test_reopening_is_offered_by_plugins_that_can(world: World) -> None:
+    _, review = held(world)
+    assert actions.actions_for(review) == ("refund", "redeliver", "dismiss")
+    assert "Deliver again" in recommendation_of(review.reason, actions.actions_for(review))
+    with pytest.raises(ActionNotPossible, match="'reopen' does not resolve"):
+        actions.take_action(review.pk, "reopen", staff="ann")
 
 
 def test_i4_telling_again_refused_for_paid_order(world: World) -> None:

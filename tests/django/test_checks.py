@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from enum import IntEnum
@@ -875,9 +875,12 @@ def test_e015_method_that_no_account_takes(sound: Any, settings: Any) -> None:
 
 
 def test_e016_setting_refused_by_gateway_plugin(sound: Any) -> None:
-    @hooks.hookimpl(tryfirst=True)
-    def tillgate_examine_account(account: Account, online: bool) -> list[hooks.Finding]:
+    @hooks.hookimpl(wrapper=True)
+    def tillgate_examine_account(
+        account: Account, online: bool
+    ) -> Generator[None, None, list[hooks.Finding]]:
         assert not online, "a system check uses no network"
+        yield
         wrong = hooks.Finding(name="token", passed=False, finding="it is a test key")
         return [hooks.Finding(name="base_url", passed=True, finding="right"), wrong]
 
@@ -890,8 +893,9 @@ def test_e016_setting_refused_by_gateway_plugin(sound: Any) -> None:
 
 @pytest.mark.parametrize("name", ["tillgate_examine_account", "tillgate_payment_methods"])
 def test_e016_raising_plugin_stops_no_check(sound: Any, name: str) -> None:
-    @hooks.hookimpl(tryfirst=True)
-    def raising(account: Account) -> None:
+    @hooks.hookimpl(wrapper=True)
+    def raising(account: Account) -> Iterator[None]:
+        yield from ()
         raise ZeroDivisionError
 
     raising.__name__ = name

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -824,8 +824,9 @@ def test_raising_plugin_does_not_end_doctor(healthy: World) -> None:
         def tillgate_account(self, alias: str) -> Account:
             raise KeyError(alias)
 
-        @hooks.hookimpl(tryfirst=True)
-        def tillgate_examine_account(self, account: Account) -> None:
+        @hooks.hookimpl(wrapper=True)
+        def tillgate_query(self) -> Iterator[None]:
+            yield from ()
             raise ZeroDivisionError
 
     faulty = Faulty()

@@ -17,6 +17,7 @@ READ_BY_SHOPPERS = (
     "pages/shoppers.py",
     "pages/paying.py",
     "pages/forms.py",
+    "pages/awaited.py",
     "pages/outcomes.py",
     "methods.py",
     "payments/*.py",

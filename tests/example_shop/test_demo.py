@@ -83,11 +83,11 @@ def test_port_taken_meanwhile_is_replaced(
         walked: list[str] = []
         monkeypatch.setattr(demo, "_prepare", lambda _password: None)
         monkeypatch.setattr(demo, "_ports", ports)
-        monkeypatch.setattr(demo, "_commands", lambda ports: made[ports["gateway"]])
+        monkeypatch.setattr(demo, "_commands", lambda ports, _gateway: made[ports["gateway"]])
         monkeypatch.setattr(
             demo,
             "_walk",
-            lambda _processes, addresses, _password: walked.append(addresses["gateway"]),
+            lambda _processes, addresses, *_: walked.append(addresses["gateway"]),
         )
         for name in ("DJANGO_SETTINGS_MODULE", "SHOP_VAR"):
             monkeypatch.setenv(name, "x")
@@ -149,7 +149,6 @@ def test_windowless_browser_acts_like_browser() -> None:
 @pytest.mark.parametrize(
     ("key", "once", "said"),
     [
-        ("", False, "sk_test_"),
         ("sk_live_mine", False, "sk_test_"),
         ("pk_test_mine", False, "sk_test_"),
         ("sk_test_mine", True, "ONCE=1"),
@@ -174,3 +173,18 @@ def test_stripe_demo_says_what_is_missing(
     assert len(lines) == 1
     assert said in lines[0]
     assert "mine" not in lines[0]
+
+
+def test_stripe_demo_without_key_has_imitation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers at its address, as a process of its own, and shows that it is no Stripe."""
+    monkeypatch.setenv("STRIPE_WEBHOOK_SECRET", "whsec_demo")
+    monkeypatch.setattr(demo, "_START_SECONDS", 20.0)
+    ports = {"shop": 9, "gateway": demo._free_port()}
+    address = f"http://127.0.0.1:{ports['gateway']}"
+    command = demo._commands(ports, demo._IMITATION)["gateway"]
+    with demo._running({"gateway": command}, quiet=True) as processes:
+        demo._wait_for(processes, {"gateway": address})
+        with Browser(address) as browser:
+            page = browser.open("/")
+    assert page.heading == "Payments"
+    assert "This is not Stripe" in page.text

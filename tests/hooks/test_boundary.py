@@ -17,6 +17,7 @@ from tillgate import (
     Account,
     ConfigurationError,
     CreatedPayment,
+    Method,
     Money,
     OutcomeUnknown,
     Refunded,
@@ -25,7 +26,7 @@ from tillgate import (
     TransactionStatus,
     hooks,
 )
-from tillgate.gateways import DeclineReason, NextStep, PaidWith
+from tillgate.gateways import DeclineReason, GatewayProfile, NextStep, PaidWith
 from tillgate.hooks import (
     DisputeStatus,
     ReportedDispute,
@@ -76,6 +77,17 @@ def own_manager(monkeypatch: pytest.MonkeyPatch) -> Any:
     return manager
 
 
+MINE = Account(
+    base_url=FIRST.base_url,
+    token="first-token",
+    dialect=GatewayProfile(
+        name="my-gateway",
+        currencies=("USD",),
+        methods=(Method(code="alipay"),),
+    ),
+)
+
+
 def answering(manager: Any, value: Any) -> None:
     manager.register(Canned(value), name="my-gateway")
 
@@ -102,7 +114,7 @@ def test_wrong_query_value_proves_nothing(
     """The error names the plugin, the field and the value."""
     answering(own_manager, replace(PAID, **{field: value}))
     with pytest.raises(ConfigurationError) as caught:
-        hooks.query(FIRST, "A-1")
+        hooks.query(MINE, "A-1")
     assert "my-gateway" in caught.value.field
     assert caught.value.field.endswith(field)
     assert caught.value.value == repr(value)[:80]
@@ -128,7 +140,7 @@ def test_i6_wrong_creation_value_means_unknown(
     """The payment stays watched."""
     answering(own_manager, replace(created(FIRST), **{field: value}))
     with pytest.raises(OutcomeUnknown, match=f"my-gateway returned {field}"):
-        hooks.pay(FIRST, request())
+        hooks.pay(MINE, request())
 
 
 @pytest.mark.parametrize(
@@ -145,7 +157,7 @@ def test_i6_wrong_refund_value_means_unknown(
         replace(Refunded(reference="A-1", amount=Decimal("1.00"), ret_msg=""), **{field: value}),
     )
     with pytest.raises(OutcomeUnknown, match=f"my-gateway returned {field}"):
-        hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="1.00"))
+        hooks.refund(MINE, RefundRequest(reference="A-1", currency="USD", amount="1.00"))
 
 
 def test_i11_error_shortens_payment_page_address(own_manager: Any) -> None:
@@ -154,25 +166,20 @@ def test_i11_error_shortens_payment_page_address(own_manager: Any) -> None:
         replace(created(FIRST), payment_url="http://first.example/pay?key=secret"),
     )
     with pytest.raises(OutcomeUnknown) as caught:
-        hooks.pay(FIRST, request())
+        hooks.pay(MINE, request())
     assert "secret" not in str(caught.value)
 
 
 def test_sandbox_may_use_http_payment_page(own_manager: Any) -> None:
     """All other correct values pass as well."""
     page = "http://127.0.0.1:8000/pay"
-    sandbox = Account(
-        base_url="http://127.0.0.1:8000",
-        merchant_no="1",
-        token="first-token",
-        sandbox=True,
-    )
+    sandbox = MINE.model_copy(update={"base_url": "http://127.0.0.1:8000", "sandbox": True})
     made: CreatedPayment = replace(created(FIRST), payment_url=page, transaction_no="c" * 255)
     answering(own_manager, made)
     assert hooks.pay(sandbox, request()) == made
     own_manager.unregister(name="my-gateway")
     answering(own_manager, PAID)
-    assert hooks.query(FIRST, "A-1") == PAID
+    assert hooks.query(MINE, "A-1") == PAID
 
 
 UNTIL = datetime(2026, 12, 1, tzinfo=UTC)
@@ -187,7 +194,7 @@ PAGE = "https://gateway.example/p/1"
         ({"fee": Decimal("0.35")}, "fee"),
         ({"dashboard_url": "http://gateway.example/p/1"}, "dashboard_url"),
         ({"dashboard_url": "p/1"}, "dashboard_url"),
-        ({"next_step": NextStep(url=PAGE, until=None)}, "next_step: until"),  # type: ignore[arg-type]
+        ({"next_step": NextStep(url=PAGE, until="soon")}, "next_step: until"),  # type: ignore[arg-type]
         ({"next_step": NextStep(url=PAGE, until=datetime(2026, 12, 1))}, "next_step: until"),  # noqa: DTZ001
         ({"next_step": NextStep(url="http://x.example", until=UNTIL)}, "next_step: url"),
         ({"next_step": PAGE}, "next_step"),
@@ -199,14 +206,69 @@ PAGE = "https://gateway.example/p/1"
         ({"numbers": ("",)}, "numbers"),
     ],
 )
-def test_unusable_details_name_plugin_and_field(
+def test_faulty_detail_blocks_no_money(
     own_manager: Any,
+    caplog: pytest.LogCaptureFixture,
+    change: Any,
+    field: str,
+) -> None:
+    """The detail is left out, and a warning names plugin, field, value and remedy."""
+    answering(own_manager, replace(PAID, **change))
+    assert hooks.query(MINE, "A-1") == PAID
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    said = record.getMessage()
+    assert said.startswith(f"tillgate_query of my-gateway returned {field}")
+    assert "which is left out: it must be" in said
+
+
+DISPUTE = ReportedDispute(amount=Decimal(12), status=DisputeStatus.OPEN, dispute_no="du_1")
+NAIVE = datetime(2026, 12, 1)  # noqa: DTZ001
+REFUND = ReportedRefund(amount=Decimal(1), refund_no="re_1")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"disputes": (replace(DISPUTE, reason="\n"),)}, "disputes: reason"),
+        ({"disputes": (replace(DISPUTE, url="http://x.example"),)}, "disputes: url"),
+        ({"disputes": (replace(DISPUTE, respond_by=NAIVE),)}, "disputes: respond_by"),
+        ({"refunds": (replace(REFUND, dashboard_url=""),)}, "refunds: dashboard_url ''"),
+    ],
+)
+def test_faulty_detail_keeps_dispute_and_refund(
+    own_manager: Any,
+    caplog: pytest.LogCaptureFixture,
     change: Any,
     field: str,
 ) -> None:
     answering(own_manager, replace(PAID, **change))
-    with pytest.raises(ConfigurationError, match=f"my-gateway: {field}"):
-        hooks.query(FIRST, "A-1")
+    found = hooks.query(MINE, "A-1")
+    assert (found.disputes, found.refunds) in (((DISPUTE,), None), ((), (REFUND,)))
+    assert f"my-gateway returned {field}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"disputes": (replace(DISPUTE, amount=Decimal("NaN")),)},
+        {"disputes": (replace(DISPUTE, dispute_no=""),)},
+        {"disputes": [DISPUTE]},
+        {"refunds": (replace(REFUND, amount=Decimal("NaN")),)},
+        {"refunds": (7,)},
+    ],
+)
+def test_faulty_dispute_or_refund_proves_nothing(own_manager: Any, change: Any) -> None:
+    answering(own_manager, replace(PAID, **change))
+    with pytest.raises(ConfigurationError, match=r"my-gateway: (disputes|refunds)"):
+        hooks.query(MINE, "A-1")
+
+
+def test_faulty_page_of_refund_keeps_refund(own_manager: Any) -> None:
+    made = Refunded(reference="A-1", amount=Decimal("1.00"), ret_msg="")
+    answering(own_manager, replace(made, dashboard_url="p/1"))
+    asked = RefundRequest(reference="A-1", currency="USD", amount="1.00")
+    assert hooks.refund(MINE, asked) == made
 
 
 def test_details_that_are_right_pass(own_manager: Any) -> None:
@@ -232,7 +294,7 @@ def test_details_that_are_right_pass(own_manager: Any) -> None:
         refunds=(ReportedRefund(amount=Decimal(1), refund_no="re_1", dashboard_url=PAGE),),
     )
     answering(own_manager, told)
-    assert hooks.query(FIRST, "A-1") == told
+    assert hooks.query(MINE, "A-1") == told
     details = PaymentDetails.of(told)
     assert PaymentDetails.read(json.loads(json.dumps(details.as_json()))) == details
     assert details.refund_pages == {"re_1": PAGE}

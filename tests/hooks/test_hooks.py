@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from types import ModuleType
@@ -21,6 +21,7 @@ import httpx
 import pluggy
 import pytest
 
+from tests.stand_in import standing_in
 from tillgate import (
     Account,
     AsyncGateway,
@@ -48,7 +49,7 @@ from tillgate.hooks import (
     hookimpl,
     plugin_manager,
 )
-from tillgate.hooks.manager import ADAPTER_NAME, call_owner
+from tillgate.hooks.manager import ADAPTER_NAME, call_owner, register_shop
 from tillgate.lifecycle import RefundStatus, decide_refund
 from tillgate.transport import AsyncTransport
 
@@ -119,59 +120,46 @@ class LogsCalls:
         return answer
 
 
-class RoutesPaypalToSecondAccount:
-    """Sends one payment method's payments through another account, by the built-in adapter."""
-
-    @hookimpl(tryfirst=True)
-    def tillgate_pay(
-        self,
-        account: Account,
-        request: PaymentRequest,
-        deadline_seconds: float | None,
-    ) -> CreatedPayment | None:
-        if request.method != "paypal" or account == SECOND:
-            return None
-        answer: CreatedPayment = plugin_manager().hook.tillgate_pay(
-            account=SECOND,
-            request=request,
-            deadline_seconds=deadline_seconds,
-        )
-        return answer
-
-
 @pytest.fixture
 def plug() -> Iterator[object]:
     """Register plugins for one test."""
-    registered: list[object] = []
 
-    def register(plugin: object, name: str | None = None) -> object:
-        plugin_manager().register(plugin, name=name)
-        registered.append(plugin)
+    def register(plugin: object, name: str | None = None, *, answers: bool = False) -> object:
+        if answers:
+            stack.enter_context(standing_in(plugin))
+        else:
+            plugin_manager().register(plugin, name=name)
+            stack.callback(lambda: plugin_manager().unregister(plugin))
         return plugin
 
-    yield register
-    for plugin in registered:
-        plugin_manager().unregister(plugin)
+    with ExitStack() as stack:
+        yield register
 
 
 def test_a_canned_gateway_can_be_plugged_in(plug) -> None:  # type: ignore[no-untyped-def]
-    plug(CannedGateway())
+    plug(CannedGateway(), answers=True)
     assert hooks.pay(FIRST, request()).transaction_no == "T-1"
     assert hooks.query(FIRST, "ANY").status is TransactionStatus.PENDING
 
 
 def test_logging_can_be_wrapped_around_whoever_answers(plug) -> None:  # type: ignore[no-untyped-def]
-    plug(CannedGateway())
+    plug(CannedGateway(), answers=True)
     log = plug(LogsCalls())
     hooks.pay(FIRST, request())
     assert log.seen == ["pay 100017-7Q2MZK4RXW3DA with 1", "got T-1"]
 
 
-def test_method_can_use_second_account(plug) -> None:  # type: ignore[no-untyped-def]
-    plug(CannedGateway())
-    plug(RoutesPaypalToSecondAccount())
-    assert hooks.pay(FIRST, request("paypal")).transaction_no == "T-2"
-    assert hooks.pay(FIRST, request("alipay")).transaction_no == "T-1"
+def test_only_the_profiles_plugin_answers(plug) -> None:  # type: ignore[no-untyped-def]
+    """Another plugin's hook is not called, not even for an account of the built-in wire."""
+    plug(CannedGateway(), answers=True)
+
+    class Intruder:
+        @hookimpl(tryfirst=True)
+        def tillgate_pay(self) -> None:
+            raise AssertionError
+
+    plug(Intruder())
+    assert hooks.pay(FIRST, request()).transaction_no == "T-1"
 
 
 def test_each_account_gets_own_gateway(
@@ -273,7 +261,7 @@ def test_i6_spoiled_refund_stays_unknown(  # type: ignore[no-untyped-def]
     faulty: type,
 ) -> None:
     """A refund that a plugin spoils is never queued again."""
-    plug(CannedRefund())
+    plug(CannedRefund(), answers=True)
     plug(faulty())
     with pytest.raises(OutcomeUnknown) as caught:
         hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="2.50"))
@@ -319,7 +307,7 @@ def test_i6_late_plugin_error_means_unknown(  # type: ignore[no-untyped-def]
 ) -> None:
     """An error after sending never passes for not sent or refused."""
     sent: list[str] = []
-    plug(refunding(sent))
+    plug(refunding(sent), answers=True)
     plug(faulty())
     with pytest.raises(OutcomeUnknown) as caught:
         hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="2.50"))
@@ -332,11 +320,12 @@ def test_i6_forgotten_return_does_not_send_twice(plug) -> None:  # type: ignore[
     adapter = refunding(sent)
 
     class SendsAndForgets:
-        @hookimpl(tryfirst=True)
-        def tillgate_refund(self, request: RefundRequest) -> None:
+        @hookimpl(wrapper=True)
+        def tillgate_refund(self, request: RefundRequest) -> Generator[None, Refunded, Refunded]:
             adapter.tillgate_refund(request)  # type: ignore[attr-defined]
+            return (yield)
 
-    plug(adapter)
+    plug(adapter, answers=True)
     plug(SendsAndForgets())
     with pytest.raises(OutcomeUnknown, match="sent it already"):
         hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="2.50"))
@@ -376,15 +365,17 @@ def test_i6_async_plugin_call_is_not_repeated(  # type: ignore[no-untyped-def]
     """The built-in adapter does not resend a request that a plugin sent asynchronously."""
 
     class LosesTheAnswer:
-        @hookimpl(tryfirst=True)
-        def tillgate_pay(self, request: PaymentRequest) -> None:
+        @hookimpl(wrapper=True)
+        def tillgate_pay(self, request: PaymentRequest) -> Generator[None, object, object]:
             with suppress(OutcomeUnknown):
                 asyncio.run(pay_asynchronously(request))
+            return (yield)
 
-        @hookimpl(tryfirst=True)
-        def tillgate_refund(self, request: RefundRequest) -> None:
+        @hookimpl(wrapper=True)
+        def tillgate_refund(self, request: RefundRequest) -> Generator[None, object, object]:
             with suppress(OutcomeUnknown):
                 asyncio.run(refund_asynchronously(request))
+            return (yield)
 
     plug(LosesTheAnswer())
     with answering_asynchronously(httpx.ReadError("cut")) as sent:
@@ -397,12 +388,12 @@ def test_i6_async_plugin_call_is_not_repeated(  # type: ignore[no-untyped-def]
 
 def test_i6_async_plugin_cannot_deny_sending(plug) -> None:  # type: ignore[no-untyped-def]
     class Denies:
-        @hookimpl(tryfirst=True)
+        @hookimpl
         def tillgate_refund(self, request: RefundRequest) -> None:
             asyncio.run(refund_asynchronously(request))
             raise NotSent("refund", request.reference, "my queue is full")
 
-    plug(Denies())
+    plug(Denies(), answers=True)
     answer = httpx.Response(200, json={"ret_code": "000100", "ret_msg": "refund success"})
     with (
         answering_asynchronously(answer) as sent,
@@ -422,12 +413,12 @@ def test_i6_refund_being_sent_is_not_duplicated(plug) -> None:  # type: ignore[n
         )
 
     class Hedges:
-        @hookimpl(tryfirst=True)
+        @hookimpl
         def tillgate_refund(self, request: RefundRequest) -> Refunded | None:
             done = asyncio.run(twice(request))
             return next((one for one in done if isinstance(one, Refunded)), None)
 
-    plug(Hedges())
+    plug(Hedges(), answers=True)
     answer = httpx.Response(200, json={"ret_code": "000100", "ret_msg": "refund success"})
     with answering_asynchronously(answer) as sent:
         assert (
@@ -444,15 +435,12 @@ def test_refused_and_unsent_reach_caller_unchanged(plug) -> None:  # type: ignor
     for error in (NotSent("refund", "A-1", "connection refused"), Refused("000020", "no", 400)):
 
         class Fails:
-            @hookimpl(tryfirst=True)
+            @hookimpl
             def tillgate_refund(self, error: BaseException = error) -> None:
                 raise error
 
-        failing = plug(Fails())
-        with pytest.raises(type(error)):
+        with standing_in(Fails()), pytest.raises(type(error)):
             hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="2.50"))
-        plugin_manager().unregister(failing)
-        plugin_manager().register(failing)
 
 
 def test_unknown_hook_is_refused_by_name() -> None:
@@ -535,6 +523,23 @@ def test_renamed_hooks_and_wrappers_run() -> None:
 
     manager = build_plugin_manager(Renamed(), entry_points=False)
     assert manager.hook.tillgate_account(alias="first") is FIRST
+
+
+def test_plugin_without_hash_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pluggy keeps plugins in a set, so that every call would fail."""
+
+    class Comparing:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Comparing)
+
+    with pytest.raises(ConfigurationError, match="'Comparing' cannot be used: it has no hash"):
+        build_plugin_manager(Comparing(), entry_points=False)
+    manager = build_plugin_manager(entry_points=False)
+    monkeypatch.setattr("tillgate.hooks.manager.plugin_manager", lambda: manager)
+    with pytest.raises(ConfigurationError, match="'shop' cannot be used: it has no hash"):
+        register_shop(Comparing(), "shop")
 
 
 def test_unknown_argument_is_refused_by_name() -> None:

@@ -632,6 +632,69 @@ def test_repeated_key_returns_first_refund(world: World) -> None:
     assert state(key).refunded_amount == Decimal("10.00")
 
 
+def test_rest_is_refunded_once(world: World) -> None:
+    """Refunds that are done or under way count; a repeated key returns the refund of the rest."""
+    key = paid_order(world)
+    shop.refund_order(PLUGIN, key, "4.00")
+    rest = [shop.refund_rest(PLUGIN, key, staff="ann", idempotency_key="rest") for _ in range(2)]
+    assert [(one.id, one.amount) for one in rest] == [(rest[0].id, Decimal("6.00"))] * 2
+    with pytest.raises(shop.RefundNotPossible, match=r"nothing of payment .* is left") as error:
+        shop.refund_rest(PLUGIN, key)
+    assert error.value.for_staff == "nothing is left to refund"
+    with pytest.raises(shop.RefundNotPossible, match="no payment has paid"):
+        shop.refund_rest(PLUGIN, world.order("1.00"))
+    assert state(key).refunded_amount == Decimal("10.00")
+
+
+def test_rest_is_refunded_by_one_of_two(world: World) -> None:
+    key = paid_order(world)
+
+    def press() -> str:
+        try:
+            return shop.refund_rest(PLUGIN, key).status.value
+        except shop.RefundNotPossible:
+            return "refused"
+
+    assert sorted(together(press, press)) == ["refused", "succeeded"]
+    assert Refund.objects.get().amount == Decimal("10.00")
+
+
+def test_cancelled_order_with_money_needs_review(world: World) -> None:
+    """A full refund ends the review; a second cancellation opens no other."""
+    key = paid_order(world)
+    shop.refund_order(PLUGIN, key, "2.00")
+    for _ in range(2):
+        shop.close_order(PLUGIN, key)
+    (review,) = shop.open_reviews(PLUGIN, order_keys=[key])
+    assert review.reason is ReviewReason.CANCELLED_HELD
+    assert review.message.endswith(": the order was cancelled, and USD 8.00 is still held.")
+    assert review.actions == (ReviewAction.REFUND, ReviewAction.DISMISS)
+    shop.refund_rest(PLUGIN, key)
+    assert shop.open_reviews(PLUGIN, order_keys=[key]) == ()
+    shop.close_order(PLUGIN, key)
+    assert shop.open_reviews(PLUGIN, order_keys=[key]) == ()
+
+
+def test_kept_money_of_cancelled_order_needs_no_review(world: World) -> None:
+    key = paid_order(world)
+    shop.keep_money(PLUGIN, key, staff="ann", note="for the work")
+    shop.close_order(PLUGIN, key)
+    assert shop.open_reviews(PLUGIN, order_keys=[key]) == ()
+    review = Review.objects.get()
+    assert (review.status, review.resolved_by, review.resolution) == (
+        "dismissed",
+        "ann",
+        "for the work",
+    )
+    other = paid_order(world)
+    shop.close_order(PLUGIN, other)
+    shop.keep_money(PLUGIN, other, staff="ann", note="for the work")
+    assert shop.open_reviews(PLUGIN, order_keys=[other]) == ()
+    for unpaid in (world.order("1.00"), "404"):
+        with pytest.raises(shop.RefundNotPossible, match="no payment has paid"):
+            shop.keep_money(PLUGIN, unpaid, staff="ann", note="for the work")
+
+
 def test_repeated_key_refuses_another_amount(world: World) -> None:
     key = paid_order(world)
     shop.refund_order(PLUGIN, key, "4.00", idempotency_key="return 1")

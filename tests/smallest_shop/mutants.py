@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -26,7 +27,7 @@ from tests.smallest_shop.models import ShopOrder
 from tillgate import hooks, lifecycle, shop
 from tillgate.account import Account
 from tillgate.django.models import OutboxEventKind, Payment, Refund
-from tillgate.django.orders import registering
+from tillgate.django.orders import registering, times
 from tillgate.django.orders.locking import InsideTransaction
 from tillgate.django.orders.values import payment_value
 from tillgate.django.outbox import delivering, handlers
@@ -36,6 +37,7 @@ from tillgate.django.refunds import queueing, sending
 from tillgate.django.worker import chores, polls
 from tillgate.django.worker.runner import Run
 from tillgate.lifecycle import Decision, Found, NotFound, PaymentFacts, PaymentStatus, RefundStatus
+from tillgate.wire.details import PaymentDetails
 from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, Transaction
 from tillgate.wire.notifications import read_notification
@@ -905,3 +907,30 @@ def logs_the_name_of_a_payer(patch: pytest.MonkeyPatch) -> None:
 @mutant("", among=MUTANTS_OF_THE_SIMULATOR, name="stores a payer's name")
 def stores_the_name_of_a_payer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(keeping, "kept_texts", lambda message, names: dict(message))
+
+
+# Slow money ---------------------------------------------------------------------------------------
+
+
+@mutant("days_until_failed", among=MUTANTS_OF_THE_KIT)
+def counts_the_time_of_slow_money(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(times, "_under_way", lambda order: timedelta())
+
+
+@mutant("days_until_paid", among=MUTANTS_OF_THE_KIT)
+def releases_while_money_is_under_way(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        handlers,
+        "is_unpaid",
+        lambda order: not order.paid_by_id and not order.payments.filter(status="paid").exists(),
+    )
+
+
+@mutant("voucher_that_nobody_pays", among=MUTANTS_OF_THE_KIT)
+def calls_a_voucher_finished(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Payment, "known", PaymentDetails())
+
+
+@mutant("voucher_and_another_payment", among=MUTANTS_OF_THE_KIT)
+def hides_the_second_payment(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(handlers, "_hold", lambda payment, reason, facts: None)

@@ -79,8 +79,8 @@ def test_report_lists_held_failed_and_skipped(
     )
     result.stdout.re_match_lines(
         [
-            rf"1 of {len(SCENARIOS)} scenarios held: tillgate .*, Django .*, httpx .*, Python .*, "
-            r"SQLite",
+            rf"1 of {len(SCENARIOS)} scenarios held \({len(SCENARIOS) - 2} not run, 1 failed\): "
+            r"tillgate .*, Django .*, httpx .*, Python .*, SQLite",
         ],
     )
     report = (project.path / "report.md").read_text("utf-8")

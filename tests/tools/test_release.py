@@ -184,7 +184,7 @@ def test_workflow_runs_whole_ci_script() -> None:
     parts = set(
         re.findall(
             r"^ {10}- (.+)$",
-            matrix.replace("nox -s simulator plugins", "nox -s plugins"),
+            matrix.replace("nox -s simulator simulator_payu plugins", "nox -s plugins"),
             re.MULTILINE,
         ),
     )

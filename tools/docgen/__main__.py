@@ -1,5 +1,5 @@
 """`python -m tools.docgen` with architecture, reference, reliability, conformance,
-conformance-stripe or versions; the last three run tests.
+conformance-stripe, conformance-payu or versions; the last four run tests.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ def main() -> int:
             "reliability",
             "conformance",
             "conformance-stripe",
+            "conformance-payu",
             "versions",
         ],
     )
@@ -67,13 +68,14 @@ def main() -> int:
         return 1 if failed else 0
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.django.project")
     django.setup()
-    from tools.docgen import conformance, shop, stripe_shops  # they need Django's models
+    from tools.docgen import conformance, gateway_shops, shop  # they need Django's models
 
     if options.part == "reference":
         parts.write(hooks.pages() | shop.pages())
         return 0
-    if options.part == "conformance-stripe":
-        failed = stripe_shops.run(options.plugins)
+    gateway = options.part.removeprefix("conformance-")
+    if gateway in gateway_shops.GATEWAYS:
+        failed = gateway_shops.run(gateway_shops.GATEWAYS[gateway], options.plugins)
         print(
             f"not all scenarios held: {', '.join(failed)}"
             if failed

@@ -27,6 +27,7 @@ GROUPS: Final = (
     "refunds",
     "reviews",
     "shipping",
+    "summaries",
     "remote",
     "staff",
     "personal",

@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ from tests.django import project_urls
 from tests.smallest_shop import plugin as smallest
 from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.placing import place
-from tillgate import NotSent, RefundRequest, hooks, shop
+from tillgate import NotSent, Refunded, RefundRequest, hooks, shop
 from tillgate.django.models import OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.hooks import PaidOutcome, RemoteEvent, hookimpl
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, ReviewAction, ReviewReason
@@ -71,9 +71,10 @@ class Plugin:
 class Unreachable:
     """A gateway that no refund can be sent to."""
 
-    @hookimpl
-    def tillgate_refund(self, request: RefundRequest) -> None:
+    @hookimpl(wrapper=True)
+    def tillgate_refund(self, request: RefundRequest) -> Generator[None, Refunded, Refunded]:
         """Send nothing."""
+        yield from ()  # which makes it a wrapper
         raise NotSent("refund", request.reference, "no route to host")
 
 

@@ -25,6 +25,7 @@ from tillgate.django.models import Payment as Attempt
 from tillgate.django.payments import notifications
 from tillgate.django.refunds import queueing
 from tillgate.errors import ConfigurationError
+from tillgate.hooks import Customer
 from tillgate.testing.world import World
 from tillgate_django_payments import PROVIDER, method_variants, rows
 from tillgate_django_payments.provider import TillgateProvider
@@ -552,3 +553,10 @@ def test_shopper_cannot_change_amount_or_method(world: World) -> None:
     for forged in (ticket[:-2], TimestampSigner(key="guessed").sign(payload), str(dear.pk)):
         assert world.client.get(f"/tillgate/start/{forged}/").status_code == 404
     assert not Attempt.objects.exists()
+
+
+def test_staff_read_customer_of_row(world: World) -> None:
+    row = bill(billing_email="ada@shopper.example", billing_first_name="Ada")
+    described = rows.describe(str(row.pk))
+    assert described is not None
+    assert described.customer == Customer(name="Ada", email="ada@shopper.example")

@@ -565,7 +565,7 @@ def test_no_thanks_for_closed_order(
     world.a_day_passes()
     assert Order.objects.get().status == "Cancelled"
     home = shopper.get("/checkout/thank-you/")["Location"]
-    assert "This order was cancelled." in shopper.get(home).content.decode()
+    assert "not paid in time and was cancelled" in shopper.get(home).content.decode()
 
 
 def test_reopened_order_is_not_offered_payment(

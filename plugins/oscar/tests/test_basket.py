@@ -20,6 +20,7 @@ from tests.goods import make_voucher
 from tests.shopper import Shopper
 from tests.test_payments import counters
 from tillgate.django.models import Payment
+from tillgate.hooks import Customer
 from tillgate.testing.world import World
 from tillgate_oscar import orders
 
@@ -49,6 +50,13 @@ def order(world: World, shopper: Shopper, product: Make) -> Any:
     shopper.get(shopper.places()["Location"])
     assert Payment.objects.get().is_open
     return Order.objects.get()
+
+
+def test_staff_read_customer_and_open_order(order: Any) -> None:
+    described = orders.describe(order.number)
+    assert described is not None
+    assert described.customer == Customer(name="Ada Moss", email=order.guest_email)
+    assert described.staff_url == f"/dashboard/orders/{order.number}/"
 
 
 def test_stranger_with_return_address_cannot_change_order(
@@ -269,7 +277,7 @@ def test_late_mail_link_restores_basket(
     assert Order.objects.get().status == "Cancelled"
     late = Shopper(Client())  # the mail opens in another browser
     pay_page = late.get(world.way_to_pay(order.number)).content.decode()
-    assert "The shop says: the order was cancelled" in pay_page
+    assert "This order was not paid in time and was cancelled." in pay_page
     assert CHANGE_LINK in pay_page
     asked = late.get(change_url(order)).content.decode()
     assert "This order was cancelled." in asked

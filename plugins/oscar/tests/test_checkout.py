@@ -17,6 +17,8 @@ from django.core import mail
 from django.db import connections
 from django.test import Client
 from django.utils import translation
+from django.utils.formats import date_format
+from django.utils.timezone import localtime
 from oscar.apps.checkout import views
 from oscar.apps.checkout.signals import post_checkout, pre_payment
 from oscar.core.loading import get_class, get_model
@@ -24,12 +26,15 @@ from oscar.core.loading import get_class, get_model
 from tests.goods import make_voucher
 from tests.shop.apps import TAXED
 from tests.shopper import Shopper, fields_of
+from tillgate import shop
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment
 from tillgate.django.refunds import queueing
+from tillgate.hooks import Event
 from tillgate.testing.world import World, together
 from tillgate_oscar import orders
-from tillgate_oscar.mail import remind
+from tillgate_oscar.occasions import follow
+from tillgate_oscar.payments import cancel
 
 Order = get_model("order", "Order")
 Make = Callable[..., Any]
@@ -765,14 +770,17 @@ def test_unpaid_order_page_shows_payment_deadline(
     product: Make,
     settings: Any,
 ) -> None:
-    """It says until when the goods are kept; while a payment is open, it names no time."""
+    """It has the items, and says until when the goods are kept: while a payment is open, until its
+    page closes.
+    """
     settings.TIME_ZONE = "Asia/Tokyo"
     shopper.get(shopper.buys(product())["Location"])
     address = orders.status_url(Order.objects.get().number)
-    assert (
-        "Your goods are kept for you for a while. You can pay now, in another way too."
-        in shopper.get(address).content.decode()
-    )
+    page, closes = shopper.get(address).content.decode(), Payment.objects.get().page_closes_at
+    kept = date_format(localtime(closes), "N j, Y H:i T")
+    assert f"Your goods are kept for you until {kept}. You can pay now, in another way" in page
+    assert "<li>Green tea &times; 1</li>" in page
+    assert "Order total:" in page
     home = home_on(world.come_back(_declined(world)))
     ExpectedOrder.objects.update(unpaid_check_at=datetime(2099, 7, 9, 15, 5, tzinfo=UTC))
     said = (
@@ -780,9 +788,54 @@ def test_unpaid_order_page_shows_payment_deadline(
         "another way too."
     )
     assert said in shopper.get(home).content.decode()
-    assert "are kept" not in Shopper().get(address).content.decode(), (
-        "another browser reads only how the order stands"
-    )
+    stranger = Shopper().get(address).content.decode()
+    for told in ("are kept", "Green tea", "Order total"):
+        assert told not in stranger, "another browser reads only how the order stands"
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_page_after_the_end_leads_to_items(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    by_hand: bool,
+) -> None:
+    """It says in plain words what happened, and contradicts none of its buttons."""
+    shopper.get(shopper.buys(product())["Location"])
+    number = Order.objects.get().number
+    link = shop.pay_path("oscar", number)
+    _declined(world)
+    if by_hand:
+        cancel(number)
+    world.a_day_passes()
+    said = "This order was cancelled." if by_hand else "This order was not paid in time"
+    for address in (orders.status_url(number), link):
+        page = shopper.get(address).content.decode()
+        assert said in page or (by_hand and "The shop says: the order was cancelled." in page)
+        assert ("not paid in time" in page) is not by_hand
+        assert "Nothing was charged." in page
+        assert "Order these items again" in page
+        for wrong in ("Please ask the shop", "If you have paid it"):
+            assert wrong not in page
+
+
+def test_order_page_names_the_card_that_paid(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
+    shopper.get(shopper.buys(product())["Location"])
+    payment = Payment.objects.get()
+    world.shopper_pays(payment)
+    world.come_back(payment)
+    known = {"paid_with": {"method": "card", "brand": "visa", "last4": "4242"}}
+    Payment.objects.update(method="checkout", details=known)
+    thanks = shopper.get("/checkout/thank-you/").content.decode()
+    assert "Paid with Visa ending 4242" in thanks
+    order = Order.objects.get()
+    guests = f"/accounts/order-status/{order.number}/{order.verification_hash()}/"
+    shopper.post(shopper.get(guests)["Location"], {"email": "ada@shopper.example"})
+    assert "Paid with Visa ending 4242." in shopper.get(guests).content.decode()
 
 
 def test_back_button_leads_to_waiting_order(
@@ -971,7 +1024,9 @@ def test_i4_gateway_paid_order_invites_no_payment(
     assert "Your payment is under review." in page
     assert "Pay now" not in page
     Payment.objects.update(status="failed")
-    remind(payment.reference)
+    fields = {"order": str(payment.order)}
+    at, reference = world.time.now(), payment.reference
+    follow(Event(name="payment.failed", at=at, reference=reference, fields=fields))
     world.run_worker()
     assert mail.outbox == []
     world.sandbox.control.clear_faults()

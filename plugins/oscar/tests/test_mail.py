@@ -251,7 +251,7 @@ def test_unpaid_shopper_is_reminded_once(
     """The reminder after a decline or an abandoned payment has a link that pays."""
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
-    world.time.advance(minutes=29)
+    world.time.advance(minutes=19)  # of the hour in which it can be paid
     world.run_worker()
     assert mail.outbox == []
     wait(world, minutes=1)
@@ -472,6 +472,32 @@ def test_order_given_up_gets_no_reminder(
     assert mail.outbox == []
 
 
+@pytest.mark.parametrize(("payable", "after"), [(60, 20), (240, 80), (3, 1)])
+def test_reminder_leaves_two_thirds_of_time(
+    world: World,
+    payment: Payment,
+    settings: Any,
+    payable: int,
+    after: int,
+) -> None:
+    """The mail says until when, and what happens then."""
+    settings.TILLGATE = {**settings.TILLGATE, "ORDER_UNPAID_AFTER_MINUTES": payable}
+    world.sandbox.control.decline(payment.reference)
+    world.come_back(payment)
+    world.time.advance(minutes=after, seconds=-5)
+    world.run_worker()
+    assert mail.outbox == []
+    world.time.advance(seconds=10)
+    world.run_worker()
+    until = ExpectedOrder.objects.get().unpaid_check_at
+    assert until is not None
+    left = until - world.time.now()
+    assert abs(left - timedelta(minutes=payable - after)) < timedelta(seconds=15)
+    for body in bodies(mail.outbox[0]):
+        assert f"until {date_format(localtime(until), 'N j, Y H:i T')}" in body
+        assert "If it is not paid by then, it is cancelled, and nothing is charged." in body
+
+
 def test_reminder_waits_for_configured_time(
     world: World,
     payment: Payment,
@@ -482,6 +508,23 @@ def test_reminder_waits_for_configured_time(
     world.come_back(payment)
     world.run_worker()
     assert len(mail.outbox) == 1
+
+
+def test_mails_name_the_card_that_paid(world: World, payment: Payment) -> None:
+    """Not the payment method that offered a choice of cards and wallets."""
+    world.shopper_pays(payment)
+    world.notification(payment)
+    known = {"paid_with": {"method": "card", "brand": "visa", "last4": "4242"}}
+    Payment.objects.update(method="checkout", details=known)
+    world.run_worker()
+    queueing.refund(payment.pk, "5.00")
+    Payment.objects.update(details=known)
+    world.run_worker()
+    assert len(mail.outbox) == 2
+    for sent in mail.outbox:
+        for body in bodies(sent):
+            assert "Visa ending 4242" in body
+            assert "another way to pay" not in body
 
 
 def test_waiting_reminder_delays_no_other_mail(world: World, payment: Payment) -> None:

@@ -8,6 +8,7 @@ import re
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.core import mail
@@ -16,7 +17,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.timezone import now
 from django_scopes import scope, scopes_disabled
-from pretix.base.models import Order, OrderPayment, OrderRefund, Quota
+from pretix.base.models import InvoiceAddress, Order, OrderPayment, OrderRefund, Quota
 from pretix.base.payment import PaymentException
 from pretix.base.services.locking import LockTimeoutException
 from pretix.base.services.orders import (
@@ -31,7 +32,7 @@ from tests.shopping import at, bought, event_of, newest_payment, order_of, path_
 from tillgate import shop as tillgate_shop
 from tillgate.django.models import Order as Bill
 from tillgate.django.models import Payment, Review
-from tillgate.hooks import PaidOutcome
+from tillgate.hooks import Customer, PaidOutcome
 from tillgate.testing.world import World
 from tillgate_pretix import orders, signals
 from tillgate_pretix.accounts import settings_of
@@ -605,6 +606,22 @@ def test_gateway_gets_order_email_if_known(world: World) -> None:
     described = orders.describe(key)
     assert described is not None
     assert described.email is None
+
+
+def test_staff_read_customer_and_open_order(world: World) -> None:
+    order = order_of(world, key := world.order())
+    described = orders.describe(key)
+    assert described is not None
+    assert described.customer == Customer(email="shopper@example.org")
+    assert urlsplit(described.staff_url).path == f"/control/event/{_path(order)}/"
+    InvoiceAddress.objects.create(order=order, name_parts={"_scheme": "full", "full_name": "Ann"})
+    described = orders.describe(key)
+    assert described is not None
+    assert described.customer == Customer(name="Ann", email="shopper@example.org")
+
+
+def _path(order: Any) -> str:
+    return f"{order.event.organizer.slug}/{order.event.slug}/orders/{order.code}"
 
 
 # What pretix writes over an order that was paid ---------------------------------------------------

@@ -542,3 +542,93 @@ def test_i5_unseen_colleagues_refund_blocks_staff(world: World, twice: Any) -> N
     for fields in (fields_of(page), fields_of(browser.post(PAGE, asked).content.decode())):
         assert "Nothing was done" in browser.post(PAGE, fields, follow=True).content.decode()
     assert world.refunded_amount(Payment.objects.latest("pk")) == Decimal("5.00")
+
+
+# What staff ask and find of a payment -------------------------------------------------------------
+
+
+def test_order_page_shows_payment_facts(world: World) -> None:
+    order, payment = bought(world)
+    known = {"paid_with": {"method": "creditcard", "brand": "visa", "last4": "4242"}}
+    known |= {"fee": {"amount": "0.66", "currency": "USD"}}
+    Payment.objects.filter(pk=payment.pk).update(details=known)
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    page = browser.get(f"/control/event/org/conf/orders/{order.code}/").content.decode()
+    for fact in ("Visa ending 4242", "USD 0.66", payment.reference, payment.transaction_no):
+        assert fact in page, fact
+
+
+def test_staff_ask_the_payment_service(world: World) -> None:
+    """A lost notification holds no order up: staff ask, and read how the payment stands."""
+    key = world.order()
+    payment = world.pay_page(key)
+    world.shopper_pays(payment)
+    order = order_of(world, key)
+    ask = {"payment": str(payment.pk)}
+    address = f"{PAGE}poll/{order.code}/"
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    page = browser.get(f"/control/event/org/conf/orders/{order.code}/").content.decode()
+    assert f'action="{address}"' in page
+    answer = browser.post(address, ask, follow=True)
+    assert "The payment service was asked. The payment is now: paid." in answer.content.decode()
+    assert world.shop.is_paid(key)
+
+
+@pytest.mark.parametrize("permissions", [(), ("event.orders:read",)])
+def test_poll_needs_the_permission(world: World, permissions: tuple[str, ...]) -> None:
+    key = world.order()
+    payment = world.pay_page(key)
+    world.shopper_pays(payment)
+    code = order_of(world, key).code
+    browser = staff(world, *permissions)
+    answer = browser.post(f"{PAGE}poll/{code}/", {"payment": str(payment.pk)})
+    assert answer.status_code in (403, 404)
+    assert not world.shop.is_paid(key)
+    if permissions:
+        page = browser.get(f"/control/event/org/conf/orders/{code}/").content.decode()
+        assert "tillgate/poll/" not in page
+
+
+def test_poll_of_anothers_payment_is_refused(world: World) -> None:
+    mine, theirs = world.order(), world.order()
+    world.pay_page(mine)
+    payment = world.pay_page(theirs)
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    for given in (str(payment.pk), "", "1 OR 1=1"):
+        answer = browser.post(f"{PAGE}poll/{order_of(world, mine).code}/", {"payment": given})
+        assert answer.status_code == 404
+
+
+@pytest.mark.parametrize("number", ["reference", "transaction_no", "further"])
+def test_order_search_finds_payment_numbers(world: World, number: str) -> None:
+    order, payment = bought(world)
+    payment.numbers.create(number="ch_123")
+    query = "ch_123" if number == "further" else getattr(payment, number)
+    browser = staff(world, "event.orders:read")
+    for asked, is_found in ((query, True), (f"{query}9", False)):
+        page = browser.get("/control/event/org/conf/orders/", {"query": asked}).content.decode()
+        assert (f"/orders/{order.code}/" in page) is is_found
+
+
+def test_navigation_counts_open_reviews(world: World, twice: Any) -> None:
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    assert "Payments that need review (1)" in browser.get(PAGE).content.decode()
+
+
+def test_review_notifies_staff_who_ask(world: World) -> None:
+    """pretix mails them as of any other event, if they choose so in their account."""
+    staff(world, "event.orders:read", "event.orders:write")
+    user = User.objects.get(email="ann@example.org")
+    user.notification_settings.create(
+        action_type="tillgate_pretix.review",
+        event=event_of(world),
+        method="mail",
+        enabled=True,
+    )
+    key = world.order()
+    for payment in [world.pay_page(key, method) for method in ("alipay", "paypal")]:
+        world.shopper_pays(payment)
+        world.gateway_notification(payment)
+    world.run_worker()
+    told = [one for one in mail.outbox if "needs review" in one.subject]
+    assert [one.to for one in told] == [["ann@example.org"]]

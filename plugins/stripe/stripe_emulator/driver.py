@@ -16,6 +16,7 @@ from stripe_emulator.objects import Json
 from stripe_emulator.simulator import PYTHON, WEBHOOK_SECRET, Simulator, Webhook
 from tillgate import Account
 from tillgate.hooks import RefundOutcome
+from tillgate.testing.faulty_proxy import FaultyProxy
 from tillgate.testing.gateway_driver import (
     Fault,
     GatewayDriver,
@@ -28,7 +29,11 @@ from tillgate_stripe.profile import from_units
 
 KEY: Final = "sk_test_fake"
 SECRETS: Final = ("whsec_of_the_past", "whsec_of_today")
-NO_FAULTS: Final = "the simulator's answers cannot be lost or delayed"
+CALLS: Final = {
+    "pay": "POST /v1/checkout/sessions",
+    "query": "GET /v1/checkout/sessions/[^/]+",
+    "refund": "POST /v1/refunds",
+}
 OPERATIONS: Final = {
     "pay": "create_session",
     "query": "retrieve_session",
@@ -71,14 +76,17 @@ class FakeDriver(GatewayDriver):
 
     def __enter__(self) -> Self:
         self.stripe = FakeStripe().__enter__()
+        self.proxy = FaultyProxy(self.stripe.url, CALLS, ALTERED).start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         self.stripe.__exit__(*error)
 
     def account(self, currency: str | None = None) -> Account | None:
+        assert self.proxy is not None
         return account_at(
-            self.stripe.url,
+            self.proxy.url,
             currencies=tuple(dict.fromkeys(("USD", currency or "USD"))),
             methods=(self.method, self.other_method),
         )
@@ -107,6 +115,9 @@ class FakeDriver(GatewayDriver):
 
     def pay(self, reference: str) -> str:
         return str(self.stripe.pay(reference)["success_url"])
+
+    def pay_slowly(self, reference: str) -> None:
+        self.stripe.pay_with_delay(reference)
 
     def decline(self, reference: str) -> None:
         """Let a bank debit fail: after a declined card the page would stay open for another."""
@@ -215,11 +226,13 @@ class FakeDriver(GatewayDriver):
             },
         }
         if fault not in plays:
-            self.lacks(f"play the fault {fault!r}")
+            super().fault(fault, operation, times=times)
+            return
         for _ in range(times):
             plays[fault]()
 
     def clear_faults(self) -> None:
+        super().clear_faults()
         self.stripe.clear_faults()
 
     def references(self) -> Sequence[str]:
@@ -298,8 +311,8 @@ def running_simulator() -> Simulator:
 
 
 class SimulatorDriver(GatewayDriver):
-    """What getpaid's simulator can play. Its answers cannot be lost or delayed, it has no lists,
-    and all scenarios share it.
+    """What getpaid's simulator can play, behind a proxy for the faults. It has no lists, and all
+    scenarios share it.
     """
 
     plugin = "stripe"
@@ -310,14 +323,15 @@ class SimulatorDriver(GatewayDriver):
     def __enter__(self) -> Self:
         self.simulator = running_simulator()
         self.before = set(self.simulator.numbers)
+        self.proxy = FaultyProxy(self.simulator.base_url, CALLS, ALTERED).start()
         return self
 
     def account(self, currency: str | None = None) -> Account | None:
         methods = (self.method, self.other_method)
-        url, secrets = self.simulator.base_url, (WEBHOOK_SECRET,)
+        assert self.proxy is not None
         return account_at(
-            url,
-            webhook_secrets=secrets,
+            self.proxy.url,
+            webhook_secrets=(WEBHOOK_SECRET,),
             currencies=tuple(dict.fromkeys(("USD", currency or "USD"))),
             methods=methods,
         )
@@ -346,26 +360,17 @@ class SimulatorDriver(GatewayDriver):
             ),
         )
 
-    def is_payment_page(self, url: str) -> bool:
-        return url.startswith(self.simulator.base_url)
-
     def pay(self, reference: str) -> str:
         return self.simulator.pay(reference)
+
+    def pay_slowly(self, reference: str) -> None:
+        self.simulator.pay_with_delay(reference)
 
     def decline(self, reference: str) -> None:
         self.simulator.decline(reference)
 
     def expire(self, reference: str) -> None:
         self.simulator.expire(reference)
-
-    def lose_answer(self, operation: Operation) -> None:
-        raise NotImplementedError(NO_FAULTS)
-
-    def answer_slowly(self, operation: Operation, seconds: float) -> None:
-        raise NotImplementedError(NO_FAULTS)
-
-    def fail_refund(self) -> None:
-        raise NotImplementedError("the simulator refuses no refund on demand")
 
     def notification(
         self,
@@ -381,10 +386,13 @@ class SimulatorDriver(GatewayDriver):
         return ({**headers, "Stripe-Signature": "t=1,v1=00"} if forged else headers), sent.body
 
     def _sent(self) -> dict[str, Webhook]:
-        """Return the newest webhook about each payment."""
+        """Return the newest webhook about each payment; one about its session, if there is one."""
         about = [
             (one.event["data"]["object"].get("metadata", {}).get("reference"), one)
-            for one in self.simulator.received
+            for one in sorted(
+                self.simulator.received,
+                key=lambda one: one.event["type"].startswith("checkout.session."),
+            )
         ]
         return {reference: one for reference, one in about if reference}
 

@@ -125,6 +125,7 @@ OPERATIONS = (
         "dispute_read",
         f"{PAGING} created payment_intent charge",
     ),
+    Operation("retrieve_review", "GET", "/v1/reviews/{id}", "review_read", "expand"),
     Operation("retrieve_account", "GET", "/v1/account", "accounts_kyc_basic_read", "expand"),
     Operation("list_endpoints", "GET", "/v1/webhook_endpoints", "webhook_read", PAGING),
     Operation("retrieve_balance", "GET", "/v1/balance", "balance_read", "expand"),
@@ -288,8 +289,16 @@ class FakeStripe:
     `base_addresses["api"]` at `url`.
     """
 
-    def __init__(self, *, now: Callable[[], float] = time.time, livemode: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        now: Callable[[], float] = time.time,
+        livemode: bool = False,
+        port: int = 0,
+    ) -> None:
         self.now = now
+        # where the pages of the sessions are; nothing answers at Stripe's
+        self.pages = "https://checkout.stripe.com"
         self.livemode = livemode
         self.keys: dict[str, frozenset[str] | None] = {"sk_test_fake": None}
         # switched on in the dashboard
@@ -308,6 +317,7 @@ class FakeStripe:
         self.charges: dict[str, Json] = {}
         self.refunds: dict[str, Json] = {}
         self.disputes: dict[str, Json] = {}
+        self.reviews: dict[str, Json] = {}
         self.balance_transactions: dict[str, Json] = {}
         # the currency of the bank account: by default each payment's own
         self.settles_in: str | None = None
@@ -319,7 +329,7 @@ class FakeStripe:
         self._answers: dict[str, tuple[Any, Answer]] = {}
         self._faults: dict[str, deque[Fault]] = defaultdict(deque)
         self._lock = threading.RLock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
         self._server.daemon_threads = True
 
     @property
@@ -459,6 +469,27 @@ class FakeStripe:
 
     # The dashboard
 
+    def open_review(self, reference: str) -> Json:
+        """Let a rule of Radar ask for a review by hand; return the review."""
+        with self._lock:
+            charge = self.charge_of(reference)
+            review = stripe_objects.review(
+                f"prv_{uuid.uuid4().hex[:24]}",
+                created=int(self.now()),
+                charge=charge,
+            )
+            self.reviews[review["id"]] = review
+            for subject in (charge, self.intents[charge["payment_intent"]]):
+                subject["review"] = review["id"]
+            return review
+
+    def approve(self, reference: str) -> Json:
+        """Let staff approve a payment under review; return the review."""
+        with self._lock:
+            review = self.reviews[self.charge_of(reference)["review"]]
+            review.update(open=False, reason="approved", closed_reason="approved")
+            return review
+
     def refund_in_dashboard(self, reference: str, units: int | None = None) -> Json:
         """Let staff refund in Stripe's dashboard; return the refund."""
         with self._lock:
@@ -515,9 +546,9 @@ class FakeStripe:
         """Close the connection of the next such request, and do nothing."""
         self._faults[operation].append(Fault("drop"))
 
-    def html_next(self, operation: str) -> None:
+    def html_next(self, operation: str, status: int = 200) -> None:
         """Do the work of the next such request, and answer with a page of a proxy."""
-        self._faults[operation].append(Fault("html"))
+        self._faults[operation].append(Fault("html", status=status))
 
     def alter_next(self, operation: str, change: Callable[[Json], None]) -> None:
         """Change the answer to the next such request."""
@@ -567,6 +598,8 @@ class FakeStripe:
                 subject = session
             elif kind.startswith("charge.dispute."):
                 subject = self._newest(self.disputes, session)
+            elif kind.startswith("review."):
+                subject = self._newest(self.reviews, session)
             elif kind.startswith(("refund.", "charge.refund.")):
                 subject = self.refunds[refund] if refund else self._newest(self.refunds, session)
             elif kind.startswith("charge."):
@@ -823,6 +856,7 @@ class FakeStripe:
             answer.body = answer.body[: len(answer.body) // 2]
         if fault and fault.kind == "html":
             answer.body = b"<html><body>Bad gateway</body></html>"
+            answer.status = fault.status
         return None if fault and fault.kind == "lose" else answer
 
     def _result(
@@ -1085,6 +1119,7 @@ class FakeStripe:
             methods=self._methods(parameters),
             parameters=parameters,
             livemode=self.livemode,
+            page=f"{self.pages}/c/pay/{session_id}",
         )
         return self.sessions[session_id]
 
@@ -1228,6 +1263,9 @@ class FakeStripe:
     def _list_disputes(self, _: str, parameters: Json) -> Json:
         return self._page(self.disputes, parameters, "/v1/disputes", "dispute")
 
+    def _retrieve_review(self, subject: str, _: Json) -> Json:
+        return self._found(self.reviews, "review", subject, "id")
+
     def _retrieve_account(self, *_: object) -> Json:
         return self.account
 
@@ -1258,8 +1296,8 @@ def _handler(fake: FakeStripe) -> type[BaseHTTPRequestHandler]:
                 return
             self.send_response(answer.status)
             for name, value in {
-                **answer.headers,
                 "Content-Type": "application/json",
+                **answer.headers,
                 "Content-Length": str(len(answer.body)),
             }.items():
                 self.send_header(name, value)

@@ -41,6 +41,7 @@ def session(
     methods: list[str],
     parameters: Json,
     livemode: bool,
+    page: str,
 ) -> Json:
     """Return an open Checkout Session of what was asked for."""
     nothing = """after_expiration allow_promotion_codes billing_address_collection client_secret consent consent_collection
@@ -95,7 +96,7 @@ def session(
         "success_url": parameters["success_url"],
         "total_details": {"amount_discount": 0, "amount_shipping": 0, "amount_tax": 0},
         "ui_mode": "hosted_page",
-        "url": f"https://checkout.stripe.com/c/pay/{session_id}#fid",
+        "url": f"{page}#fid",
     }
 
 
@@ -383,6 +384,24 @@ def dispute(
         },
         "reason": reason,
         "status": "needs_response",
+    }
+
+
+def review(review_id: str, *, created: int, charge: Json) -> Json:
+    """Return an open review of a charge, as a rule of Radar opens it."""
+    return {
+        **dict.fromkeys(
+            ["billing_zip", "closed_reason", "ip_address", "ip_address_location", "session"]
+        ),
+        "id": review_id,
+        "object": "review",
+        "charge": charge["id"],
+        "created": created,
+        "livemode": charge["livemode"],
+        "open": True,
+        "opened_reason": "rule",
+        "payment_intent": charge["payment_intent"],
+        "reason": "rule",
     }
 
 

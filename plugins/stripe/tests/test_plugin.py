@@ -403,6 +403,30 @@ def test_half_an_answer_is_no_answer(fake: FakeStripe, account: Account) -> None
         hooks.pay(account, request_of())
 
 
+def test_i6_key_of_another_request_denies_no_creation(account: Account) -> None:
+    """Stripe refuses a key under which something else was sent: that may have been done."""
+    request, _ = created(account)
+    other = request_of(reference=request.reference, amount="13.00")
+    with pytest.raises(OutcomeUnknown):
+        hooks.pay(account, other)
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 405])
+def test_i6_refusal_by_proxy_denies_nothing(
+    fake: FakeStripe,
+    account: Account,
+    status: int,
+) -> None:
+    """A refusal without Stripe's error object is not Stripe's."""
+    request, payment = paid(fake, account)
+    fake.html_next("create_session", status)
+    with pytest.raises(OutcomeUnknown):
+        hooks.pay(account, request_of())
+    fake.html_next("retrieve_session", status)
+    with pytest.raises(AnswerNotUnderstood):
+        hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+
+
 def test_unknown_key_means_wrong_credentials(
     fake: FakeStripe,
 ) -> None:
@@ -570,6 +594,36 @@ def test_foreign_currency_dispute_risks_whole_payment(
         transaction_no=payment.transaction_no,
     ).disputes
     assert found.amount == Decimal("12.50")
+
+
+@pytest.mark.parametrize("status", [403, 500, 429, None])
+def test_unread_disputes_keep_money_and_hold(
+    fake: FakeStripe,
+    account: Account,
+    caplog: pytest.LogCaptureFixture,
+    status: int | None,
+) -> None:
+    """The charge says that it is disputed: the dispute is open, about all of it."""
+    request, payment, number = disputed(fake, account)
+    fake.set_dispute_status(number, "won")
+    if status:
+        fake.fail_next("list_disputes", status)
+    else:
+        fake.drop_next("list_disputes")
+    found = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+    assert (found.status, found.amount) == (TransactionStatus.PAID, Decimal("12.50"))
+    [dispute] = found.disputes
+    assert (dispute.amount, dispute.status) == (Decimal("12.50"), DisputeStatus.OPEN)
+    assert f"stripe: disputes of {request.reference} cannot be read" in caplog.text
+
+
+def test_unread_refunds_keep_money(fake: FakeStripe, account: Account) -> None:
+    request, payment = paid(fake, account, amount="100.00")
+    for _number in range(12):
+        fake.refund_in_dashboard(request.reference, 100)
+    fake.fail_next("list_refunds", 500)
+    found = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+    assert (found.status, found.refunds) == (TransactionStatus.PAID, None)
 
 
 def test_full_refund_answers_inquiry(fake: FakeStripe, account: Account) -> None:

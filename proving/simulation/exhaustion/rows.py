@@ -50,8 +50,14 @@ ONLY_SHOWN: Final[dict[Any, dict[str, Any]]] = {
     TimelineEntry: {"at": _SHOWN, "actor": "", "message": "", "evidence": "{}"},
 }
 _TO_THE_SECOND: Final = {
-    Order: ("unpaid_check_at", "tried_since", "closed_at"),
-    Payment: ("created_at", "expires_at", "page_closes_at", "last_polled_at"),
+    Order: ("unpaid_check_at", "tried_since", "under_way_since", "closed_at"),
+    Payment: (
+        "created_at",
+        "expires_at",
+        "page_closes_at",
+        "last_polled_at",
+        "last_returned_at",
+    ),
     Refund: ("created_at", "status_since", "due_at"),
     OutboxEvent: ("due_at", "begun_at"),
     Review: ("mailed_at", "resolved_at"),

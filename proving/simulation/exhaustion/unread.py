@@ -36,6 +36,7 @@ _UNREAD: Final[dict[str, _Columns]] = {
         Payment: (
             "last_notification",
             "last_polled_at",
+            "last_returned_at",
             "next_poll_at",
             "notifications",
             "status_since",
@@ -53,6 +54,7 @@ _UNREAD: Final[dict[str, _Columns]] = {
         Payment: (
             "last_notification",
             "last_polled_at",
+            "last_returned_at",
             "next_poll_at",
             "notifications",
             "status_since",
@@ -64,6 +66,7 @@ _UNREAD: Final[dict[str, _Columns]] = {
 _OF_A_DELIVERED_PAYMENT: Final = (
     "last_notification",
     "last_polled_at",
+    "last_returned_at",
     "next_poll_at",
     "notifications",
     "repeated_notifications",

@@ -19,11 +19,13 @@ from tillgate.django.models import Order, OutboxEventKind, Payment, Refund, Revi
 from tillgate.django.orders.locking import locked_order, outside_transactions, shop_savepoint
 from tillgate.django.orders.status import mark_order_reopened, queue_event
 from tillgate.django.orders.timeline import record
+from tillgate.django.orders.values import order_value
 from tillgate.django.outbox.attempts import abandon, retry
 from tillgate.django.outbox.delivering import deliver
 from tillgate.django.outbox.handlers import AGAIN
 from tillgate.django.outbox.remote import deliver_remote
 from tillgate.django.payments.by_staff import accept_as_paid, force_expire
+from tillgate.django.payments.details import is_storable, note_number
 from tillgate.django.payments.reconciling import apply_answer, ask, claim_poll, decide_about
 from tillgate.django.refunds.external import record_external_refund
 from tillgate.django.refunds.limits import refundable
@@ -33,10 +35,12 @@ from tillgate.django.refunds.settling import settle_by_staff, withdraw
 from tillgate.django.reviews.closing import ITSELF, is_over, resolve
 from tillgate.django.reviews.opening import UNAPPLIED_REASONS
 from tillgate.errors import TillgateError
-from tillgate.hooks import PaidOutcome, call_owner
+from tillgate.hooks import Hint, PaidOutcome, call_owner, implements
 from tillgate.lifecycle import (
     POLICIES,
     Answer,
+    Inconclusive,
+    NotFound,
     PaymentStatus,
     RefundStatus,
     ReviewAction,
@@ -49,11 +53,16 @@ _AS_READ: Final = frozenset(
     {
         ReviewAction.FORCE_EXPIRE,
         ReviewAction.ACCEPT_AS_PAID,
+        ReviewAction.REFUND_REPORTED,
         ReviewAction.RECORD_EXTERNAL_REFUND,
         ReviewAction.DISMISS,
     },
 )
 """Actions by which staff vouch for the statement of a review."""
+
+
+_OF_REPORTED: Final = frozenset({ReviewAction.ACCEPT_AS_PAID, ReviewAction.REFUND_REPORTED})
+"""Actions on money that the gateway reports for an open payment."""
 
 
 class ActionNotPossible(TillgateError):
@@ -121,11 +130,19 @@ def _fitting(review: Review) -> tuple[ReviewAction, ...]:
         fitting = tuple(
             action for action in fitting if action is not ReviewAction.RECORD_EXTERNAL_REFUND
         )
-    return (
-        fitting
-        if review.reported_paid
-        else tuple(action for action in fitting if action is not ReviewAction.ACCEPT_AS_PAID)
-    )
+    missing = frozenset() if review.reported_paid else _OF_REPORTED
+    if review.payment and review.payment.status == PaymentStatus.PAID:
+        missing |= {ReviewAction.REFUND_REPORTED}
+    if review.payment and review.payment.transaction_no:
+        missing |= {ReviewAction.ENTER_NUMBER}
+    if not _can_reopen(review):
+        missing |= {ReviewAction.REOPEN}
+    return tuple(action for action in fitting if action not in missing)
+
+
+def _can_reopen(review: Review) -> bool:
+    """Return whether the plugin of a review's order can reopen orders."""
+    return review.order is not None and implements(review.order.plugin, "tillgate_reopen_order")
 
 
 def _unfit(review: Review) -> ReviewAction | None:
@@ -167,7 +184,8 @@ def take_action(
 ) -> Done:
     """Do an action that staff chose for a review.
 
-    `amount` is for the two actions about refunds, `note` for dismissing and for marking as expired.
+    `amount` is for the two actions about refunds, `note` for dismissing and for marking as expired;
+    for entering the gateway's number it is the number.
     `newest_refund` and `idempotency_key` are as in `refund`; a repeated key returns its refund also
     after the review was resolved. `expected_version` is the review's `version` from the form: staff
     cannot resolve a review with other facts. `withdraws` is the refund from the form, by
@@ -240,16 +258,47 @@ def poll_now(payment: Payment, staff: str) -> Done:
     return done
 
 
-def _look(payment: Payment, staff: str) -> tuple[Answer | None, Done]:
+def _look(payment: Payment, staff: str, number: str = "") -> tuple[Answer | None, Done]:
+    """Query a payment, by the number that staff entered if there is one, and apply the answer."""
     if not claim_poll(payment):
         return None, Done(
             resolved=False,
             message="the gateway was asked a moment ago: try again in a few seconds",
         )
-    answer = ask(payment)
+    answer = _proved(payment, number) if number else ask(payment)
     fresh = apply_answer(payment, answer, f"staff:{staff}")
     decision = decide_about(fresh, answer)
     return answer, Done(resolved=decision.is_in_order, message=decision.detail)
+
+
+def _proved(payment: Payment, number: str) -> Answer:
+    """Return the answer to a query by a number that staff entered, and keep the number; raise where
+    the answer does not prove that it is this payment's.
+    """
+    known, payment.hinted_no = payment.hinted_no, number
+    answer = ask(payment)
+    payment.hinted_no = known
+    if isinstance(answer, NotFound):
+        raise ActionNotPossible(f"the gateway knows no payment with the number {number}")
+    if isinstance(answer, Inconclusive):
+        raise ActionNotPossible(f"the gateway gives no usable answer about it: {answer.detail}")
+    if answer.transaction.reference != payment.reference:
+        raise ActionNotPossible(
+            f"{number} is the number of another payment: the gateway's reference of it is "
+            f"{answer.transaction.reference[:40]!r} instead of {payment.reference!r}",
+        )
+    note_number(payment, [Hint(reference=payment.reference, transaction_no=number)])
+    return answer
+
+
+def _enter_number(review: Review, given: _Given) -> Done:
+    assert review.payment is not None
+    if not is_storable(given.note) or any(char.isspace() for char in given.note):
+        raise ActionNotPossible(
+            f"{given.note[:40]!r} is no number: type it as the gateway's own pages show it",
+        )
+    _, done = _ask_about(review, review.payment, given, number=given.note)
+    return done
 
 
 def _query(review: Review, given: _Given) -> Done:
@@ -271,9 +320,15 @@ def _query_refund(review: Review, refund: Refund, given: _Given) -> Done:
     return _ended(review, done, given) if review.resolved_at else done
 
 
-def _ask_about(review: Review, payment: Payment, given: _Given) -> tuple[Answer | None, Done]:
+def _ask_about(
+    review: Review,
+    payment: Payment,
+    given: _Given,
+    *,
+    number: str = "",
+) -> tuple[Answer | None, Done]:
     """Query the gateway about a payment now, and end the review if the answer does."""
-    answer, done = _look(payment, given.staff)
+    answer, done = _look(payment, given.staff, number)
     review.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
     if review.resolved_at:
         return answer, _ended(review, replace(done, message=f"asked again: {done.message}"), given)
@@ -300,7 +355,11 @@ def _redeliver(review: Review, given: _Given) -> Done:
     return _resolved(review, f"the shop was told: {outbox_event.kind}", given)
 
 
-def _tell_again(review: Review, given: _Given) -> Done:
+def _reopen_and_deliver(review: Review, given: _Given) -> Done:
+    return _tell_again(review, given, reopens=True)
+
+
+def _tell_again(review: Review, given: _Given, *, reopens: bool = False) -> Done:
     """Queue the outbox event of a paid payment once more; its handler looks at the order afresh, so
     that nothing can take effect twice.
     """
@@ -322,7 +381,7 @@ def _tell_again(review: Review, given: _Given) -> Done:
                 f"some of payment {payment.reference} was refunded, or may have been: the order "
                 "is not paid by the rest",
             )
-        _reopen(order, given)
+        _reopen(order, given, by_shop=reopens)
         outbox_event = order.outbox_events.filter(
             payment=payment,
             kind=OutboxEventKind.PAYMENT_PAID,
@@ -360,13 +419,24 @@ def _tell_again(review: Review, given: _Given) -> Done:
     )
 
 
-def _reopen(order: Order, given: _Given) -> None:
+def _reopen(order: Order, given: _Given, *, by_shop: bool) -> None:
     """Let an order that the shop had closed be paid once more, if the shop takes money for it
-    again.
+    again; `by_shop` has the shop reopen it.
     """
     try:
         with shop_savepoint():
             described = call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
+            if by_shop and described is not None and described.not_payable_detail:
+                why_not = described.not_payable_detail
+                if not call_owner(
+                    order.plugin,
+                    "tillgate_reopen_order",
+                    order=order_value(order),
+                ):
+                    raise ActionNotPossible(f"the shop cannot reopen the order: {why_not}")
+                described = replace(described, not_payable_detail=None)
+    except ActionNotPossible:
+        raise
     except Exception as error:
         raise ActionNotPossible(
             f"the shop cannot say whether it takes money for the order: {type(error).__name__}: "
@@ -488,6 +558,19 @@ def _accept_as_paid(review: Review, given: _Given) -> Done:
     )
 
 
+def _refund_reported(review: Review, given: _Given) -> Done:
+    assert review.payment is not None
+    answer, done = _ask_about(review, review.payment, given)
+    if answer is None or done.resolved:
+        return done
+    payment = accept_as_paid(review, given.staff, answer, delivers=False)
+    try:
+        sent = refund(payment.pk, payment.amount, staff=given.staff, reason=review.reason)
+    finally:
+        deliver(payment.order_id)  # after the refund: the shop need not take the money first
+    return Done(resolved=True, message=f"{sent.money}: {sent.answer}", refund=sent)
+
+
 def _resolved(review: Review, resolution: str, given: _Given, *, dismissed: bool = False) -> Done:
     return Done(
         resolved=True,
@@ -499,11 +582,14 @@ _ACTIONS: Final[Mapping[ReviewAction, Callable[[Review, _Given], Done]]] = Mappi
     {
         ReviewAction.POLL: _query,
         ReviewAction.REDELIVER: _redeliver,
+        ReviewAction.REOPEN: _reopen_and_deliver,
         ReviewAction.REFUND: _refund,
         ReviewAction.REFUND_DONE: lambda review, given: _settle(review, given, done=True),
         ReviewAction.REFUND_NOT_DONE: lambda review, given: _settle(review, given, done=False),
         ReviewAction.WITHDRAW: _withdraw,
         ReviewAction.RECORD_EXTERNAL_REFUND: _enter,
+        ReviewAction.REFUND_REPORTED: _refund_reported,
+        ReviewAction.ENTER_NUMBER: _enter_number,
         ReviewAction.FORCE_EXPIRE: _force_expire,
         ReviewAction.ACCEPT_AS_PAID: _accept_as_paid,
         ReviewAction.DISMISS: _dismiss,

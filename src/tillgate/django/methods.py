@@ -59,7 +59,8 @@ class MethodChoice:
     currencies that it takes.
 
     `kind` chooses the mark on the pages. `problem` says to the shopper why the method cannot take
-    the order, and is empty where it can.
+    the order, and is empty where it can. `remark` stands beside a method that can, such as one that
+    opens in another browser only.
     """
 
     code: str
@@ -67,6 +68,7 @@ class MethodChoice:
     currencies: tuple[str, ...]
     problem: str = ""
     kind: str = "wallet"
+    remark: str = ""
 
 
 def label_of(code: str, method: Method | None = None) -> str:
@@ -76,6 +78,11 @@ def label_of(code: str, method: Method | None = None) -> str:
     return (method.label if method else "") or str(
         _LABELS.get(code) or _plugin_labels().get(code, code),
     )
+
+
+def with_last_digits(name: str, last4: str) -> str:
+    """Return the name of a card with its last four digits, such as "Visa ending 4242"."""
+    return _("%(brand)s ending %(last4)s") % {"brand": name, "last4": last4}
 
 
 def _plugin_labels() -> dict[str, str]:

@@ -150,8 +150,10 @@ class Order(models.Model):
     """When the worker checks whether the order is unpaid."""
     tried_since = models.DateTimeField(null=True, blank=True)
     """When the first payment began, since the shop last heard that the order is unpaid, or refunded
-    what had not paid it.
+    what had not paid it. Later by the time in which money was under way.
     """
+    under_way_since = models.DateTimeField(null=True, blank=True)
+    """Since when the money of an open payment is under way; that time is no time to pay."""
     purge_check_at = models.DateTimeField(null=True, blank=True, db_index=True)
     """When the worker next checks whether the order has details that are older than they are
     kept.
@@ -251,8 +253,10 @@ class Payment(models.Model):
     """When the payment page has closed and the grace after it has passed."""
     status_since = models.DateTimeField()
     last_polled_at = models.DateTimeField(null=True, blank=True)
-    """When a notification or a return last led to a query. The worker's own polls do not count
-    (I7).
+    """When a notification last led to a query. The worker's own polls do not count (I7)."""
+    last_returned_at = models.DateTimeField(null=True, blank=True)
+    """When the shopper's return, or the page that waits after it, last led to a query. They hold
+    up no notification.
     """
     next_poll_at = models.DateTimeField(null=True, blank=True)
     """When it is due; a worker that claims it moves this forward by the lease."""
@@ -547,6 +551,8 @@ class Review(models.Model):
     """The versions that were mailed."""
     alerted_at = models.DateTimeField(null=True, blank=True)
     """When this version went to the owner's webhook."""
+    taken_by = models.CharField(max_length=150, blank=True, default="", db_default="")
+    """The user name of the clerk who works on it."""
     resolved_at = models.DateTimeField(null=True, blank=True)
     resolved_by = models.CharField(max_length=150, blank=True)
     resolution = models.CharField(max_length=255, blank=True)

@@ -43,7 +43,10 @@ _CLAUSES: Final[Mapping[str, str | Promise]] = MappingProxyType(
         _R.UNRECOGNISED_STATUS: gettext_lazy(
             "the gateway says '%(unrecognised)s', which is not a status we know",
         ),
-        _R.CHANGED_AFTER_PAID: gettext_lazy("it was paid, and now the gateway says '%(status)s'"),
+        _R.CHANGED_AFTER_PAID: gettext_lazy(
+            "it was paid, and now the gateway says '%(status)s': the shopper's bank took the "
+            "money back (charge-back), or it was refunded in the gateway's own pages",
+        ),
         f"{_R.DISPUTED}:open": gettext_lazy(
             "the shopper's bank asks %(amount)s back (dispute %(dispute_no)s); answer it at the "
             "gateway",
@@ -64,6 +67,10 @@ _CLAUSES: Final[Mapping[str, str | Promise]] = MappingProxyType(
         ),
         _R.PAYMENT_UNANSWERED: gettext_lazy(
             "its time to pay is long over, and the gateway gives no usable answer about it",
+        ),
+        f"{_R.PAYMENT_UNANSWERED}:error": gettext_lazy(
+            "its time to pay is long over, and the gateway gives no usable answer about it "
+            "(%(error)s)",
         ),
         _R.GATEWAY_SILENT: gettext_lazy(
             "its gateway has not answered for %(minutes)s minutes (%(error)s)",
@@ -94,6 +101,9 @@ _CLAUSES: Final[Mapping[str, str | Promise]] = MappingProxyType(
         f"{_R.UNDERPAID}:outcome": gettext_lazy("it was paid, and the shop says: %(outcome)s"),
         _R.UNDERPAID: gettext_lazy("%(found)s was paid, and the order costs %(expected)s by now"),
         _R.OVERPAID: gettext_lazy("%(found)s was paid, and the order costs %(expected)s by now"),
+        _R.CANCELLED_HELD: gettext_lazy(
+            "the order was cancelled, and %(amount)s is still held",
+        ),
         _R.FORGED_NOTIFICATIONS: gettext_lazy(
             "%(count)s notifications were not signed with the account's token",
         ),
@@ -169,6 +179,7 @@ _SENTENCES: Final[Mapping[str, str | Promise]] = MappingProxyType(
 ACTIONS: Final[Mapping[str, str | Promise]] = MappingProxyType(
     {
         _A.POLL: gettext_lazy("Poll now"),
+        _A.REOPEN: gettext_lazy("Reopen and deliver"),
         _A.REDELIVER: gettext_lazy("Deliver again"),
         _A.REFUND: gettext_lazy("Refund…"),
         _A.REFUND_DONE: gettext_lazy("The refund was done"),
@@ -176,6 +187,8 @@ ACTIONS: Final[Mapping[str, str | Promise]] = MappingProxyType(
         _A.WITHDRAW: gettext_lazy("Withdraw the refund"),
         _A.RECORD_EXTERNAL_REFUND: gettext_lazy("Record an external refund"),
         _A.ACCEPT_AS_PAID: gettext_lazy("Accept as paid"),
+        _A.REFUND_REPORTED: gettext_lazy("Refund all of it"),
+        _A.ENTER_NUMBER: gettext_lazy("Enter the gateway's number"),
         _A.FORCE_EXPIRE: gettext_lazy("Mark as expired"),
         _A.DISMISS: gettext_lazy("Dismiss with a note"),
     },
@@ -186,6 +199,10 @@ EXPLANATIONS: Final[Mapping[str, str | Promise]] = MappingProxyType(
         _A.POLL: gettext_lazy("Asks the gateway and applies its answer. No money moves."),
         _A.REDELIVER: gettext_lazy(
             "Tells the shop once more. Press it when you have mended the cause.",
+        ),
+        _A.REOPEN: gettext_lazy(
+            "The shop takes the order back, and this payment pays it. A note names goods that are "
+            "gone by now.",
         ),
         _A.REFUND: gettext_lazy(
             "You see the amount and confirm it on the next page. Nothing is sent before.",
@@ -207,6 +224,13 @@ EXPLANATIONS: Final[Mapping[str, str | Promise]] = MappingProxyType(
             "The payment is paid with the amount that the gateway reports. The shop decides "
             "whether it is enough.",
         ),
+        _A.REFUND_REPORTED: gettext_lazy(
+            "Refunds what the gateway reports, in one press. The order stays unpaid.",
+        ),
+        _A.ENTER_NUMBER: gettext_lazy(
+            "Asks by the number that the gateway's own pages show. It is kept if the answer is "
+            "about this payment.",
+        ),
         _A.FORCE_EXPIRE: gettext_lazy(
             "Ends the payment as unpaid, so that the shop can release the order. The worker still "
             "finds late money.",
@@ -227,7 +251,7 @@ _ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
         _R.AMOUNT_MISMATCH: _LATER,
         f"{_R.AMOUNT_MISMATCH}:{_A.ACCEPT_AS_PAID}": gettext_lazy(
             "The shopper has paid, but another amount. If the gateway's own pages show the same "
-            "amount, accept it.",
+            "amount, accept it, or refund all of it.",
         ),
         _R.AMOUNT_MISSING: _LATER,
         _R.CURRENCY_MISMATCH: _LATER,
@@ -243,12 +267,12 @@ _ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
             "expired when its time to pay is over.",
         ),
         _R.PAYMENT_UNANSWERED: gettext_lazy(
-            "The gateway may answer by now. If it does not, look at its own pages. If the payment "
-            "is unpaid there, mark it as expired.",
+            "The gateway may answer by now. If it does not, look for the payment in its own "
+            "pages: enter its number, or mark it as expired if it is unpaid there.",
         ),
         _R.CHANGED_AFTER_PAID: gettext_lazy(
-            "Staff may have refunded the payment at the gateway. If the answer stays the same, "
-            "look there and record the refund.",
+            "Do not ship. Open the payment in the gateway's own pages: answer a charge-back "
+            "there, and record here how much of the money has left.",
         ),
         _R.DISPUTED: gettext_lazy(
             "Answer the dispute in the gateway's own pages first. A later answer says how the "
@@ -287,6 +311,13 @@ _ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
         _R.PAID_NOT_PAYABLE: gettext_lazy(
             "The money pays for no order. If you want to deliver all the same, reopen the order "
             "in the shop, and press “Deliver again”.",
+        ),
+        f"{_R.PAID_NOT_PAYABLE}:{_A.REOPEN}": gettext_lazy(
+            "The money pays for no order. If you want to deliver all the same, press “Reopen and "
+            "deliver”.",
+        ),
+        _R.CANCELLED_HELD: gettext_lazy(
+            "Refund what is the shopper's. If you keep the money, dismiss the review and say why.",
         ),
         _R.UNDERPAID: gettext_lazy(
             "The money does not pay the order. If it is enough for you, correct the order in the "
@@ -335,26 +366,49 @@ _ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
     },
 )
 """Why the first action of a reason is recommended, or the step before it. A row with an action is
-for reviews that begin with it.
+for reviews that begin with it, and that of "reopen" for reviews that have it.
 """
 
 
-def recommended(reason: str, actions: Sequence[ReviewAction]) -> ReviewAction | None:
+_AFTER: Final[Mapping[ReviewAction, str | Promise]] = MappingProxyType(
+    {
+        _A.POLL: gettext_lazy(
+            "The gateway was asked just now, and nothing has changed. Look at the gateway's own "
+            "pages, and choose below what agrees with them.",
+        ),
+        _A.REDELIVER: gettext_lazy(
+            "The shop was told just now, and it has not taken it. Correct the cause in the shop "
+            "first.",
+        ),
+    },
+)
+"""What to do when the recommended action was tried just now, and the review is still open."""
+
+
+def recommended(
+    reason: str,
+    actions: Sequence[ReviewAction],
+    pressed: str = "",
+) -> ReviewAction | None:
     """Return the recommended one of the actions that fit a review, or None where staff must look at
-    the gateway first.
+    the gateway first. `pressed` was tried just now in vain.
     """
-    return (
-        actions[0]
-        if actions and reason in POLICIES and POLICIES[ReviewReason(reason)].recommends
-        else None
-    )
+    if not actions or reason not in POLICIES or not POLICIES[ReviewReason(reason)].recommends:
+        return None
+    return actions[0] if actions[0] != pressed else None
 
 
-def recommendation_of(reason: str, actions: Sequence[ReviewAction]) -> str:
-    """Return the recommended action and why, in the active language; "" for a resolved review."""
+def recommendation_of(reason: str, actions: Sequence[ReviewAction], pressed: str = "") -> str:
+    """Return the recommended action and why, in the active language; "" for a resolved review.
+    After an action in vain, return the step after it.
+    """
     if not actions:
         return ""
-    why = str(_ADVICE.get(f"{reason}:{actions[0]}") or _ADVICE.get(reason, ""))
+    if pressed == actions[0] and pressed in _AFTER:
+        return str(_AFTER[_A(pressed)])
+    telling = [actions[0], *(one for one in actions if one is _A.REOPEN)]
+    rows = [*(f"{reason}:{action}" for action in telling), reason]
+    why = str(next((_ADVICE[row] for row in rows if row in _ADVICE), ""))
     if action := recommended(reason, actions):
         return _("Recommended: “%(action)s”. %(why)s") % {"action": ACTIONS[action], "why": why}
     return _("Recommended: %(why)s") % {"why": why} if why else ""

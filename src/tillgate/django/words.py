@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from tillgate.django.methods import label_of
 from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
+from tillgate.wire.profile import DisputeStatus
 
 _ICONS: Final = {
     "plus": "M12 5v14M5 12h14",
@@ -70,6 +71,7 @@ EVENTS: Final[Mapping[str, Word]] = {
     "payment.accepted": Word(_("Accepted as paid"), "check", "good"),
     "payment.imported": Word(_("Imported as paid"), "check", "good"),
     "payment.force-expired": Word(_("Staff marked the payment as expired"), "minus"),
+    "payment.noted": Word(_("Note of staff"), "staff"),
     "payment.page-closed": Word(_("Payment page closed"), "dot"),
     "payment.page-not-closed": Word(_("Payment page could not be closed"), "dot"),
     "payment.identified": Word(_("Transaction number learnt"), "dot"),
@@ -101,7 +103,7 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.TRANSACTION_NO_MISSING: _("Paid without a transaction number"),
     ReviewReason.REFERENCE_MISMATCH: _("Answer about another payment"),
     ReviewReason.UNRECOGNISED_STATUS: _("Unknown status"),
-    ReviewReason.CHANGED_AFTER_PAID: _("Changed after it was paid"),
+    ReviewReason.CHANGED_AFTER_PAID: _("Charge-back or refund at the gateway"),
     ReviewReason.DISPUTED: _("Disputed by the shopper's bank"),
     ReviewReason.WRONG_CREDENTIALS: _("The gateway refuses the account"),
     ReviewReason.PAYMENT_UNKNOWN: _("The gateway does not know its own payment"),
@@ -110,6 +112,7 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.PAID_NOT_PAYABLE: _("Paid, but the order takes no payment"),
     ReviewReason.UNDERPAID: _("Paid too little"),
     ReviewReason.OVERPAID: _("Paid too much"),
+    ReviewReason.CANCELLED_HELD: _("Cancelled, and its money is still here"),
     ReviewReason.DUPLICATE_TRANSACTION_NO: _("One transaction number, two payments"),
     ReviewReason.REFUND_UNKNOWN: _("Refund of unknown outcome"),
     ReviewReason.REFUND_CONTRADICTED: _("A refused refund that was made"),
@@ -124,6 +127,24 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.CREATIONS_REFUSED: _("New payments are refused"),
     ReviewReason.ROWS_LOST: _("The database lost changes"),
     ReviewReason.WORKER_LATE: _("The worker is late"),
+}
+
+_BRANDS: Final[Mapping[str, str]] = {
+    "amex": "American Express",
+    "cartes_bancaires": "Cartes Bancaires",
+    "diners": "Diners Club",
+    "diners_club": "Diners Club",
+    "eftpos_au": "eftpos",
+    "jcb": "JCB",
+    "mastercard": "Mastercard",
+    "unionpay": "UnionPay",
+}
+"""The brands of cards whose names are more than their codes with a capital."""
+
+_DISPUTES: Final[Mapping[str, str | Promise]] = {
+    DisputeStatus.OPEN: _("waits for your answer at the gateway"),
+    DisputeStatus.WON: _("won: the money stays yours"),
+    DisputeStatus.LOST: _("lost: the bank has taken the money"),
 }
 
 _ACTORS: Final[Mapping[str, str | Promise]] = {
@@ -151,6 +172,16 @@ def reason(stored: str) -> str:
 def method_name(stored: str) -> str:
     """Return the display of a payment method."""
     return label_of(stored)
+
+
+def brand_name(code: str) -> str:
+    """Return the name of a card's brand; an unknown one by its code with a capital."""
+    return _BRANDS.get(code.lower()) or code[:1].upper() + code[1:]
+
+
+def dispute(status: str) -> str:
+    """Return how a dispute stands, in words."""
+    return str(_DISPUTES[status])
 
 
 def actor_of(stored: str) -> str:

@@ -9,7 +9,8 @@ import functools
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
@@ -22,6 +23,7 @@ from tillgate.account import Account
 from tillgate.errors import (
     AnswerNotUnderstood,
     GatewayError,
+    InvalidRequest,
     NotSent,
     OrderNotFound,
     OutcomeUnknown,
@@ -146,6 +148,22 @@ class Call:
         if self.moves_money:
             return OutcomeUnknown(self.operation, self.reference, detail, http_status)
         return AnswerNotUnderstood(detail, http_status)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turn an error over an answer that lacks a field, or has a strange one, into that of an
+        answer that proves nothing.
+        """
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError, InvalidRequest) as error:
+            shown = str(error)[:_LONGEST_MESSAGE]
+            fault = self.unknown(
+                f"the answer is not as documented: {type(error).__name__}: {shown}",
+            )
+        else:
+            return
+        raise fault
 
     def hide(self, text: str) -> str:
         """Return a text with `***` in place of every secret."""

@@ -1,18 +1,19 @@
 """The hooks by which a plugin wraps the gateway, serves a shop or observes.
 
 `pay`, `query` and `refund` call the gateway through the hooks. The rest of Tillgate calls only
-these, so that a plugin may log, route or replace the calls.
+these, so that a plugin may wrap the calls.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from tillgate.account import Account
 from tillgate.dispatch import dispatching
 from tillgate.errors import ConfigurationError, OutcomeUnknown, TillgateError
-from tillgate.hooks.boundary import fault_in
+from tillgate.hooks.boundary import fault_in, without_faulty_details
 from tillgate.hooks.hookspecs import hookimpl
 from tillgate.hooks.manager import build_plugin_manager, plugin_manager
 
@@ -27,7 +28,9 @@ from tillgate.hooks.manager import is_registered as is_registered
 from tillgate.hooks.manager import register_shop as register_shop
 from tillgate.hooks.manager import remedy_without as remedy_without
 from tillgate.hooks.values import (
+    Customer,
     Event,
+    ExampleMail,
     Finding,
     Hint,
     Order,
@@ -50,12 +53,13 @@ from tillgate.wire.messages import (
     Transaction,
 )
 from tillgate.wire.methods import Method, read_methods
-from tillgate.wire.profile import BUILT_IN, serving_plugins
 from tillgate.wire.texts import described
 
 __all__ = [
+    "Customer",
     "DisputeStatus",
     "Event",
+    "ExampleMail",
     "Finding",
     "Hint",
     "Order",
@@ -77,6 +81,11 @@ __all__ = [
     "query",
     "refund",
 ]
+
+
+_T = TypeVar("_T", CreatedPayment, Refunded)
+_Answer = TypeVar("_Answer", CreatedPayment, Refunded, Transaction)
+_log = logging.getLogger("tillgate")
 
 
 def pay(
@@ -116,8 +125,7 @@ def query(
             type(answer).__name__,
             _DROPPED.format("a Transaction"),
         )
-    _check(account, "tillgate_query", answer)
-    return answer
+    return _checked(account, "tillgate_query", answer)
 
 
 def query_refund(
@@ -142,7 +150,7 @@ def query_refund(
             type(answer).__name__,
             _DROPPED.format("a Refunded or None"),
         )
-    _check(account, "tillgate_query_refund", answer)
+    answer = _checked(account, "tillgate_query_refund", answer)
     if answer.amount != request.amount:
         name = _answered_by(account, "tillgate_query_refund") + ": amount"
         raise ConfigurationError(
@@ -181,7 +189,7 @@ def payment_methods(account: Account) -> tuple[Method, ...]:
     """Return the payment methods of an account, with their currencies and limits."""
     expect_gateway(account)
     answer = _ask(account, "tillgate_payment_methods")
-    if answer is None and account.dialect.is_of_plugin:
+    if answer is None:
         return account.taken_methods
     name = _answered_by(account, "tillgate_payment_methods")
     if not isinstance(answer, Sequence) or not all(isinstance(one, Method) for one in answer):
@@ -248,9 +256,22 @@ def expect_gateway(account: Account) -> None:
         raise ConfigurationError("dialect", account.dialect.name, remedy)
 
 
-def _check(account: Account, hook: str, answer: Transaction | Refunded) -> None:
+def _checked(account: Account, hook: str, answer: _Answer) -> _Answer:
+    answer = _without_faulty_details(account, hook, answer)
     if fault := fault_in(account, answer):
         raise ConfigurationError(f"{_answered_by(account, hook)}: {fault[0]}", fault[1], fault[2])
+    return answer
+
+
+def _without_faulty_details(account: Account, hook: str, answer: _Answer) -> _Answer:
+    """Return an answer with the details that can be used, and log the others: no detail stands in
+    the way of the money's answer.
+    """
+    answer, faults = without_faulty_details(account, answer)
+    for field, value, remedy in faults:
+        name = _answered_by(account, hook)
+        _log.warning("%s returned %s %s, which is left out: it %s", name, field, value, remedy)
+    return answer
 
 
 def refund(account: Account, request: RefundRequest) -> Refunded:
@@ -258,9 +279,8 @@ def refund(account: Account, request: RefundRequest) -> Refunded:
     return _moving_money(Refunded, "refund", account, request)
 
 
-_T = TypeVar("_T", CreatedPayment, Refunded)
 _DROPPED = (
-    "must be answered with {}: a plugin blocks the built-in adapter, or forgets to return "
+    "must be answered with {}: the plugin returns something else, or another forgets to return "
     "what it wraps"
 )
 
@@ -293,6 +313,7 @@ def _moving_money(
             f"{hook} returned {type(answer).__name__}; it {_DROPPED.format(f'a {kind.__name__}')}"
         )
         raise OutcomeUnknown(operation, request.reference, detail)
+    answer = _without_faulty_details(account, hook, answer)
     if fault := fault_in(account, answer):
         raise OutcomeUnknown(
             operation,
@@ -305,29 +326,23 @@ def _moving_money(
 def _ask(account: Account, hook: str, **arguments: Any) -> Any:
     """Call a hook of the gateway's side on the one plugin of the account's profile, within the
     wrappers of all plugins; None if it implements no such hook.
-
-    The calls of the built-in wire may also be routed or answered by a plugin without a profile.
     """
-    manager, profile = plugin_manager(), account.dialect
-    owner = manager.get_plugin(profile.plugin)
+    manager = plugin_manager()
+    owner = manager.get_plugin(account.dialect.plugin)
     others = [
         one.plugin
         for one in getattr(manager.hook, hook).get_hookimpls()
-        if one.plugin is not owner
-        and not (one.wrapper or one.hookwrapper)
-        and (profile.is_of_plugin or one.plugin_name in serving_plugins())
+        if one.plugin is not owner and not (one.wrapper or one.hookwrapper)
     ]
     return manager.subset_hook_caller(hook, others)(account=account, **arguments)
 
 
 def _answered_by(account: Account, hook: str) -> str:
-    """Return a hook with the plugins of which one has answered, without the built-in adapter if
-    possible.
-    """
-    profile = account.dialect
-    names = [
+    """Return a hook with the plugins of which one has answered: wrappers, and the profile's."""
+    owner = account.dialect.plugin
+    wrappers = [
         one.plugin_name
         for one in getattr(plugin_manager().hook, hook).get_hookimpls()
-        if one.plugin_name not in (BUILT_IN, *serving_plugins() - {profile.plugin})
+        if (one.wrapper or one.hookwrapper) and one.plugin_name != owner
     ]
-    return f"{hook} of {', '.join(names) or profile.plugin}"
+    return f"{hook} of {', '.join([*wrappers, owner])}"

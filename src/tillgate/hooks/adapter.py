@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 
 from tillgate.account import Account
 from tillgate.client import Gateway
-from tillgate.hooks.examination import examine
 from tillgate.hooks.hookspecs import hookimpl
-from tillgate.hooks.values import Finding
 from tillgate.wire.messages import (
     CreatedPayment,
     PaymentRequest,
@@ -17,7 +14,6 @@ from tillgate.wire.messages import (
     RefundRequest,
     Transaction,
 )
-from tillgate.wire.methods import Method
 
 __all__ = ["ADAPTER_NAME", "GatewayAdapter"]
 
@@ -74,29 +70,3 @@ class GatewayAdapter:
         there is no list.
         """
         return self._gateway(account).query_refund(request, refund_no)
-
-    @hookimpl
-    def tillgate_examine_account(
-        self,
-        account: Account,
-        online: bool,  # noqa: FBT001  # as the hook is
-        deadline_seconds: float | None,
-    ) -> Sequence[Finding]:
-        """Send a signed query for a payment that cannot exist. Bounded, it is tried once."""
-        if not online:
-            return ()
-        attempts = 1 if deadline_seconds else None
-
-        def query(asked: Account, reference: str) -> Transaction:
-            return self._gateway(asked).query(
-                reference,
-                deadline_seconds=deadline_seconds,
-                attempts=attempts,
-            )
-
-        return [examine(account, query)]
-
-    @hookimpl
-    def tillgate_payment_methods(self, account: Account) -> Sequence[Method]:
-        """Return the methods of the account, or else of its dialect."""
-        return account.taken_methods

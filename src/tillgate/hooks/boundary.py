@@ -1,13 +1,14 @@
 """The check of what a gateway plugin returns: types, lengths and the payment page, once, before the
-core uses it.
+core uses it. A detail for people that is faulty is left out, and never stands in the money's way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tillgate.account import Account
 from tillgate.money import Money
@@ -22,7 +23,7 @@ from tillgate.wire.messages import (
 from tillgate.wire.profile import DisputeStatus, RefundOutcome, TransactionStatus
 from tillgate.wire.urls import is_https, is_web_address
 
-__all__ = ["LONGEST_NUMBER", "fault_in"]
+__all__ = ["LONGEST_NUMBER", "fault_in", "without_faulty_details"]
 
 LONGEST_NUMBER: Final = 255
 """The length of the column that stores a transaction number."""
@@ -74,6 +75,10 @@ _TIME: Final[_Rule] = (
     "an aware datetime",
     lambda value: isinstance(value, datetime) and value.tzinfo is not None,
 )
+_TIME_OR_NONE: Final[_Rule] = (
+    "an aware datetime or None",
+    lambda value: value is None or _TIME[1](value),
+)
 _LAST_FOUR: Final[_Rule] = (
     "the last four digits or empty",
     lambda value: value == "" or (isinstance(value, str) and len(value) == 4 and value.isdecimal()),
@@ -81,6 +86,7 @@ _LAST_FOUR: Final[_Rule] = (
 _MOST_NUMBERS: Final = 20
 _OUTCOME: Final[_Rule] = ("a RefundOutcome", lambda value: isinstance(value, RefundOutcome))
 _CURRENCY: Final = _text(10, may_be_none=True)
+_ANYTHING: Final[_Rule] = ("", lambda _: True)
 _RAW: Final[_Rule] = ("a mapping", lambda value: isinstance(value, Mapping))
 _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
     CreatedPayment: {
@@ -125,7 +131,7 @@ _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
         "text": _text(500, may_be_empty=True),
         "for_shopper": ("True or False", lambda value: isinstance(value, bool)),
     },
-    NextStep: {"until": _TIME},
+    NextStep: {"until": _TIME_OR_NONE},
     ReportedRefund: {
         "amount": _EXACT_AMOUNT,
         "refund_no": _text(LONGEST_NUMBER, may_be_none=True),
@@ -136,7 +142,7 @@ _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
         "amount": _EXACT_AMOUNT,
         "status": ("a DisputeStatus", lambda value: isinstance(value, DisputeStatus)),
         "dispute_no": _text(LONGEST_NUMBER),
-        "respond_by": ("an aware datetime or None", lambda value: value is None or _TIME[1](value)),
+        "respond_by": _TIME_OR_NONE,
         "reason": _text(255, may_be_empty=True),
     },
     Refunded: {
@@ -151,7 +157,7 @@ _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
 
 _PAGES: Final[Mapping[type, tuple[str, bool]]] = {
     CreatedPayment: ("payment_url", True),
-    NextStep: ("url", True),
+    NextStep: ("url", False),
     Transaction: ("dashboard_url", False),
     ReportedRefund: ("dashboard_url", False),
     Refunded: ("dashboard_url", False),
@@ -160,35 +166,73 @@ _PAGES: Final[Mapping[type, tuple[str, bool]]] = {
 """The page that a value has, and whether it must have it."""
 _NO_PAGE: Final = "must be an absolute https address; http only for a sandbox account"
 
+_DETAILS: Final[Mapping[type, tuple[str, ...]]] = {
+    Transaction: (
+        "paid_with",
+        "fee",
+        "net",
+        "decline_reason",
+        "next_step",
+        "dashboard_url",
+        "numbers",
+    ),
+    ReportedRefund: ("dashboard_url",),
+    ReportedDispute: ("respond_by", "reason", "url"),
+    Refunded: ("dashboard_url",),
+}
+"""The fields that people read and no decision does."""
 
-def fault_in(account: Account, value: _Checked) -> tuple[str, str, str] | None:
-    """Return the field, the value and the remedy of the first field that cannot be used, or None.
+Fault = tuple[str, str, str]
+"""The field, the value and the remedy of a value that cannot be used."""
+_T = TypeVar("_T")
 
-    The address of a page is shown by its beginning only: the rest holds its key (I11).
+
+def without_faulty_details(account: Account, value: _T) -> tuple[_T, list[Fault]]:
+    """Return a value without the details that cannot be used, and their faults."""
+    left_out: dict[str, Any] = {}
+    faults: list[Fault] = []
+    for name in _DETAILS.get(type(value), ()):
+        if fault := _fault_of(account, value, name):
+            left_out[name] = type(value).__dataclass_fields__[name].default  # type: ignore[attr-defined]
+            faults.append(fault)
+    for name in ("refunds", "disputes") if isinstance(value, Transaction) else ():
+        listed = getattr(value, name)
+        if isinstance(listed, tuple):
+            checked = [without_faulty_details(account, one) for one in listed]
+            left_out[name] = tuple(one for one, _ in checked)
+            for field, found, remedy in (fault for _, more in checked for fault in more):
+                faults.append((f"{name}: {field}", found, remedy))
+    return (replace(value, **left_out) if left_out else value), faults  # type: ignore[type-var]
+
+
+def fault_in(account: Account, value: _Checked) -> Fault | None:
+    """Return the fault of the first field that cannot be used, or None."""
+    page, _ = _PAGES.get(type(value), ("", False))
+    for name in dict.fromkeys([*_RULES[type(value)], *filter(None, [page])]):
+        if fault := _fault_of(account, value, name):
+            return fault
+    return None
+
+
+def _fault_of(account: Account, value: object, name: str) -> Fault | None:
+    """Return the fault of one field. The address of a page is shown by its beginning only: the rest
+    holds its key (I11).
     """
-    for name, (wanted, is_right) in _RULES[type(value)].items():
-        found = getattr(value, name)
-        if not is_right(found):
-            return name, repr(found)[:80], f"must be {wanted}"
-    name, is_required = _PAGES.get(type(value), ("", False))
-    url = getattr(value, name) if name else None
-    if (is_required or url is not None) and not _is_page(account, url):
-        return name, repr(url)[:9], _NO_PAGE
-    return _fault_within(account, value) if isinstance(value, Transaction) else None
+    found = getattr(value, name)
+    wanted, is_right = _RULES[type(value)].get(name, _ANYTHING)
+    if not is_right(found):
+        return name, repr(found)[:80], f"must be {wanted}"
+    page, is_required = _PAGES.get(type(value), ("", False))
+    if name == page and (is_required or found is not None) and not _is_page(account, found):
+        return name, repr(found)[:9], _NO_PAGE
+    currency = getattr(value, "currency", None)
+    if isinstance(found, Money) and found.currency != currency:
+        return name, str(found), f"must be in the payment's currency, {currency}"
+    for one in found if isinstance(found, tuple) else (found,):
+        if type(one) in _RULES and (fault := fault_in(account, one)):
+            return f"{name}: {fault[0]}", fault[1], fault[2]
+    return None
 
 
 def _is_page(account: Account, url: object) -> bool:
     return is_web_address(url) and (account.sandbox or is_https(str(url)))
-
-
-def _fault_within(account: Account, answer: Transaction) -> tuple[str, str, str] | None:
-    for name in ("refunds", "disputes", "paid_with", "decline_reason", "next_step"):
-        found = getattr(answer, name) or ()
-        for one in found if isinstance(found, tuple) else (found,):
-            if fault := fault_in(account, one):
-                return f"{name}: {fault[0]}", fault[1], fault[2]
-    for name in ("fee", "net"):
-        money = getattr(answer, name)
-        if money is not None and money.currency != answer.currency:
-            return name, str(money), f"must be in the payment's currency, {answer.currency}"
-    return None

@@ -20,6 +20,7 @@ from pluggy import HookimplMarker, HookspecMarker
 from tillgate.account import Account
 from tillgate.hooks.values import (
     Event,
+    ExampleMail,
     Finding,
     Hint,
     Order,
@@ -225,6 +226,17 @@ def tillgate_order_unpaid(order: Order) -> None:
 
 
 @hookspec(firstresult=True)
+def tillgate_reopen_order(order: Order) -> bool | None:
+    """Make a cancelled order payable again, and return whether that was possible.
+
+    Called when staff press *Reopen and deliver* in a review about late money, under the order's
+    lock and inside a database transaction. `tillgate_payment_paid` follows at once. Change the
+    order's own record only: goods are taken back when the payment is applied. A plugin without this
+    hook does not offer the button.
+    """
+
+
+@hookspec(firstresult=True)
 def tillgate_refund_changed(refund: Refund) -> None:
     """Let a refund take effect in the shop: the one place for that, wherever the refund was asked
     for, the gateway's portal included.
@@ -276,6 +288,16 @@ def tillgate_deliver(outbox_event: RemoteEvent) -> str | None:
     is called again later with the same `event_id`, so the receiver can recognise a repetition.
     Return None, or a text for the timeline if nothing was sent, such as "not mailed: the order has
     no address".
+    """
+
+
+@hookspec
+def tillgate_example_mails() -> Sequence[ExampleMail] | None:
+    """Return every mail that the plugin sends to shoppers, about an invented order, in the active
+    language.
+
+    Called by `manage.py tillgate mails`, on all plugins, so that an owner sees the mails before
+    shoppers do. Read no order, store nothing and send nothing.
     """
 
 

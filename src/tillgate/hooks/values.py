@@ -14,6 +14,7 @@ from tillgate.lifecycle import PaymentStatus, RefundStatus
 from tillgate.wire.messages import Goods
 
 __all__ = [
+    "Customer",
     "Event",
     "Finding",
     "Hint",
@@ -25,6 +26,16 @@ __all__ = [
     "RemoteEvent",
     "Review",
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Customer:
+    """The shopper of an order, for staff: a name and an e-mail address, each empty where the shop
+    does not know it.
+    """
+
+    name: str = ""
+    email: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +59,9 @@ class OrderDescription:
     `choose_url` is the shop's own page on which the shopper chooses another payment method, in the
     same form. The return page links to it where Tillgate's own page cannot start a payment of the
     order: for another account than `default`, or with data of the plugin's own.
+
+    `is_cancelled`: the shop has cancelled the order. The ledger check names a cancelled order whose
+    money the gateway still holds.
     """
 
     number: str
@@ -60,6 +74,9 @@ class OrderDescription:
     change_url: str | None = None
     choose_url: str | None = None
     payable_until: datetime | None = None
+    is_cancelled: bool = False
+    customer: Customer | None = None
+    staff_url: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a truth value in place of a clause: False would mean that the order may not be
@@ -67,6 +84,9 @@ class OrderDescription:
         """
         if self.payable_until is not None and self.payable_until.tzinfo is None:
             raise InvalidRequest("payable_until", self.payable_until, "has no time zone")
+        if not isinstance(self.customer, Customer | None):
+            # a customer is never in an error
+            raise InvalidRequest("customer", type(self.customer).__name__, "is not a Customer")
         if isinstance(self.not_payable_detail, bool):
             raise InvalidRequest(
                 "not_payable_detail",
@@ -167,6 +187,18 @@ class RemoteEvent:
     payment: Payment | None = None
     refund: Refund | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleMail:
+    """A mail that a plugin sends to shoppers, about an invented order. `name` is the plugin's own
+    for it, of letters, digits, "-" and "_". `html` is empty for a mail of plain text.
+    """
+
+    name: str
+    subject: str
+    text: str
+    html: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,8 @@ class ReviewReason(StrEnum):
     PAID_NOT_PAYABLE = "paid-not-payable"
     UNDERPAID = "underpaid"
     OVERPAID = "overpaid"
+    CANCELLED_HELD = "cancelled-held"
+    """The shop cancelled a paid order, and the gateway still holds its money."""
     DUPLICATE_TRANSACTION_NO = "duplicate-transaction-no"
     REFUND_UNKNOWN = "refund-unknown"
     REFUND_CONTRADICTED = "refund-contradicted"
@@ -112,6 +114,10 @@ class ReviewAction(StrEnum):
     """Deliver the shop event again: the failing one, or "payment paid" after the shop reopened or
     corrected the order.
     """
+    REOPEN = "reopen"
+    """Let the shop reopen its cancelled order, and deliver "payment paid" again; for plugins that
+    implement `tillgate_reopen_order`.
+    """
     REFUND = "refund"
     """Refund the payment; resolved when all of it is refunded (an overpaid order: when some of it
     is).
@@ -127,6 +133,12 @@ class ReviewAction(StrEnum):
     ACCEPT_AS_PAID = "accept-as-paid"
     """Accept the payment as paid with the amount that the gateway reports. The shop decides whether
     that is enough.
+    """
+    REFUND_REPORTED = "refund-reported"
+    """Accept the amount that the gateway reports, and refund all of it."""
+    ENTER_NUMBER = "enter-number"
+    """Query the payment by the number that staff found at the gateway; the number is kept if the
+    answer is about this payment.
     """
     FORCE_EXPIRE = "mark-expired"
     """Mark the payment as expired. The worker still finds late money."""
@@ -232,7 +244,7 @@ def _held(actions: tuple[ReviewAction, ...], *more: End) -> ReviewPolicy:
 
 POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
     {
-        _R.AMOUNT_MISMATCH: _answer(_A.ACCEPT_AS_PAID, *_UNAPPLIED),
+        _R.AMOUNT_MISMATCH: _answer(_A.ACCEPT_AS_PAID, _A.REFUND_REPORTED, *_UNAPPLIED),
         _R.AMOUNT_MISSING: _answer(reported_paid=True),
         _R.CURRENCY_MISMATCH: _answer(),
         _R.TRANSACTION_NO_MISMATCH: _answer(),
@@ -240,13 +252,22 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
         _R.REFERENCE_MISMATCH: _answer(),
         _R.UNRECOGNISED_STATUS: _answer(),
         _R.PAYMENT_UNKNOWN: _answer(ends=(End.FOUND, End.SETTLED), says_nothing=True),
-        _R.PAYMENT_UNANSWERED: _answer(ends=(End.FOUND, End.ANSWER), says_nothing=True),
-        _R.CHANGED_AFTER_PAID: _answer(
+        _R.PAYMENT_UNANSWERED: _answer(
             _A.POLL,
+            _A.ENTER_NUMBER,
+            _A.FORCE_EXPIRE,
+            _A.DISMISS,
+            ends=(End.FOUND, End.ANSWER),
+            says_nothing=True,
+        ),
+        # The answer says what it says: staff see at the gateway whether money left, and how much.
+        _R.CHANGED_AFTER_PAID: _answer(
             _A.RECORD_EXTERNAL_REFUND,
+            _A.POLL,
             _A.DISMISS,
             ends=(End.FULL_REFUND,),
             blocks_refunds=True,
+            recommends=False,
         ),
         _R.DISPUTED: _answer(
             _A.RECORD_EXTERNAL_REFUND,
@@ -267,9 +288,13 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
             recommends=False,
         ),
         _R.SECOND_PAYMENT: _held(_HELD),
-        _R.PAID_NOT_PAYABLE: _held(_HELD_UNAPPLIED, End.APPLIED),
+        _R.PAID_NOT_PAYABLE: _held(
+            (_A.REFUND, _A.WITHDRAW, _A.REOPEN, _A.REDELIVER, _A.DISMISS),
+            End.APPLIED,
+        ),
         _R.UNDERPAID: _held(_HELD_UNAPPLIED, End.APPLIED),
         _R.OVERPAID: _held(_HELD),
+        _R.CANCELLED_HELD: _held(_HELD),
         _R.DUPLICATE_TRANSACTION_NO: ReviewPolicy(
             scope=Scope.PAYMENT,
             actions=_HELD,

@@ -1,8 +1,8 @@
 """The scaffold of `tillgate new-plugin`: a plugin that passes the conformance kit unchanged, for
 its author to adapt step by step.
 
-The templates are files of `string.Template`. The folder `template` has the layout of the plugin's
-folder, and its paths hold placeholders too.
+The templates are files of `string.Template`. The folders `template`, for a shop's plugin, and
+`gateway_template` have the layout of the plugin's folder, and their paths hold placeholders too.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _LONGEST: Final = 40
 """Names become names of files, classes and columns; the name of every known framework is
 shorter.
 """
-_OURS: Final = ("django-payments", "oscar", "pretix", "saleor", "stripe")
+_OURS: Final = ("django-payments", "oscar", "payu", "pretix", "saleor", "stripe")
 """The plugins that Tillgate publishes: another package of one of these names would hide it."""
-_TEMPLATES: Final = Path(__file__).parent / "template"
+_SHOP: Final = Path(__file__).parent / "template"
+_GATEWAY: Final = Path(__file__).parent / "gateway_template"
 _SUFFIX: Final = ".tmpl"
 """The suffix hides the templates from tools that look for Python."""
 
@@ -40,9 +41,9 @@ class Scaffold:
     files: tuple[str, ...]
 
 
-def write_plugin(name: str, into: Path) -> Scaffold:
-    """Write the plugin of a name to a new folder `tillgate-NAME`; on failure raise `InvalidRequest`
-    and write nothing.
+def write_plugin(name: str, into: Path, *, is_gateway: bool = False) -> Scaffold:
+    """Write the plugin of a name, for a shop or a gateway, to a new folder `tillgate-NAME`; on
+    failure raise `InvalidRequest` and write nothing.
     """
     _check(name)
     if not into.is_dir():
@@ -54,9 +55,10 @@ def write_plugin(name: str, into: Path) -> Scaffold:
         "package": folder.name.replace("-", "_"),
         "class_name": "".join(part.capitalize() for part in name.split("-")),
     }
+    root = _GATEWAY if is_gateway else _SHOP
     templates = {
-        path.relative_to(_TEMPLATES).as_posix(): path.read_text("utf-8")
-        for path in _TEMPLATES.rglob(f"*{_SUFFIX}")
+        path.relative_to(root).as_posix(): path.read_text("utf-8")
+        for path in root.rglob(f"*{_SUFFIX}")
     }
     texts = {
         Template(path.removesuffix(_SUFFIX)).substitute(words): Template(text).substitute(words)

@@ -12,12 +12,17 @@ from tillgate.django.conf import get_settings
 from tillgate.django.models import Order, database
 from tillgate.django.orders import registering
 from tillgate.django.orders.times import unpaid_check_at
+from tillgate.django.outbox import handlers
 from tillgate.django.pages import tickets
+from tillgate.django.refunds import cancelled
+from tillgate.django.refunds.limits import RefundNotPossible
 from tillgate.errors import ConfigurationError, InvalidRequest
 from tillgate.lifecycle import PaymentStatus
 
 __all__ = [
     "close_order",
+    "ended_unpaid",
+    "keep_money",
     "open_order",
     "order_data",
     "paid_order_keys",
@@ -33,16 +38,19 @@ def open_order(
     *,
     actor: str = "shop",
     even_if_closed: bool = False,
+    until: datetime | None = None,
 ) -> None:
     """Register an order that awaits payment. Call it where the shop writes the order, in the same
     transaction.
 
     `even_if_closed`: an order that was closed and is not paid holds its stock again, so the plugin
-    hears `tillgate_order_unpaid` once more; it stays closed. Raises `ConfigurationError` where the
-    plugin is not installed or does not know the order.
+    hears `tillgate_order_unpaid` once more; it stays closed. `until`, with a time zone: if no
+    payment starts, the plugin hears `tillgate_order_unpaid` then, in place of
+    `ORDER_UNPAID_AFTER_MINUTES`; an order that waits already keeps its time. Raises
+    `ConfigurationError` where the plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)
-    registering.open_order(plugin, order_key, actor)
+    registering.open_order(plugin, order_key, actor, until)
     if even_if_closed:
         closed = Order.objects.filter(
             plugin=plugin,
@@ -58,13 +66,40 @@ def close_order(plugin: str, order_key: str, *, actor: str = "shop") -> None:
     """Note that the shop cancelled an order: no payment starts, and open payments are still polled.
     Touches the database only.
 
-    Does nothing for an order that was never opened, or that a payment has paid: the shop's own
-    record decides about it.
+    Of a paid order the payment stays as it is. A review opens about the money that the gateway
+    still holds and no refund takes: ask for the refund before, or see `keep_money`. Does nothing
+    for an order that was never opened.
 
     Raises `ConfigurationError` where the plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)
-    registering.close_order(plugin, order_key, actor)
+    with transaction.atomic(using=database()):
+        order = Order.objects.select_for_update().filter(plugin=plugin, key=order_key).first()
+        if order is not None and order.paid_by_id:
+            cancelled.review_cancelled(order, actor)
+        else:
+            registering.close_order(plugin, order_key, actor)
+
+
+def keep_money(plugin: str, order_key: str, *, staff: str, note: str) -> None:
+    """Note that staff keep the money of a paid order that they cancel, or have cancelled: no review
+    asks about it, and the ledger check names them. Call it before `close_order`.
+
+    `note` says why. Raises `RefundNotPossible` where no payment has paid the order. Touches the
+    database only.
+    """
+    order = Order.objects.filter(plugin=plugin, key=order_key).first()
+    if order is None:
+        raise RefundNotPossible(f"no payment has paid order {plugin}:{order_key}")
+    cancelled.keep_money(order.pk, staff=staff, note=note)
+
+
+def ended_unpaid(plugin: str, order_key: str) -> bool:
+    """Return whether the plugin heard that the time to pay an order had passed, and nobody had
+    closed the order before: a page may say so in plain words.
+    """
+    order = Order.objects.filter(plugin=plugin, key=order_key).first()
+    return order is not None and handlers.ended_unpaid(order)
 
 
 def set_order_data(plugin: str, order_key: str, **data: Any) -> None:
@@ -115,14 +150,16 @@ def pay_path(plugin: str, order_key: str, method: str | None = None) -> str:
     )
 
 
-def pay_url(plugin: str, order_key: str) -> str:
-    """Return the address where an order can be paid, or paid again, for a week. Give it only to the
-    order's shopper.
+def pay_url(plugin: str, order_key: str, *, until: datetime | None = None) -> str:
+    """Return the address where an order can be paid, or paid again, for a week or `until`. Give it
+    only to the order's shopper.
 
+    The address keeps no goods: see `open_order`, whose time may be shorter or longer.
     Raises `ConfigurationError` where the plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)
-    return get_settings().address("tillgate:pay", tickets.new_ticket(plugin, order_key))
+    ticket = tickets.new_ticket(plugin, order_key, until=until)
+    return get_settings().address("tillgate:pay", ticket)
 
 
 def _require_text(order_key: object) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "RefundNotPossible",
     "refund",
     "refund_order",
+    "refund_rest",
     "settle_refund",
     "was_withdrawn",
     "withdraw_refund",
@@ -55,6 +56,27 @@ def refund(
     Raises `RefundNotPossible`, whose `for_staff` says the reason to staff, or `InvalidRequest`, for
     an id that no payment has too; nothing was refunded then.
     """
+    return _refund(
+        payment_id,
+        amount,
+        staff=staff,
+        reason=reason,
+        data=data,
+        idempotency_key=idempotency_key,
+        newest_refund=newest_refund,
+    )
+
+
+def _refund(
+    payment_id: str,
+    amount: Decimal | str | None,
+    *,
+    staff: str = "",
+    reason: str = "",
+    data: Mapping[str, Any] | None = None,
+    idempotency_key: str | UUID | None = None,
+    newest_refund: str | None = None,
+) -> RefundState:
     seen = None if newest_refund is None else row_id(newest_refund)
     about: dict[str, Any] = {
         "staff": staff,
@@ -75,12 +97,27 @@ def refund_order(plugin: str, order_key: str, amount: Decimal | str, **options: 
     """Refund part or all of the payment that paid an order. Options and errors are those of
     `refund`.
     """
+    return refund(_paid_by(plugin, order_key), amount, **options)
+
+
+def refund_rest(plugin: str, order_key: str, **options: Any) -> RefundState:
+    """Refund all that can still be refunded of the payment that paid an order, and return the
+    refund.
+
+    The amount is what is left under the order's lock, so that no refund in between is made twice. A
+    repeated `idempotency_key` returns the refund that it made. Options and errors are those of
+    `refund`: `RefundNotPossible` where nothing is left.
+    """
+    return _refund(_paid_by(plugin, order_key), None, **options)
+
+
+def _paid_by(plugin: str, order_key: str) -> str:
     paid_by = (
         Order.objects.filter(plugin=plugin, key=order_key).values_list("paid_by", flat=True).first()
     )
     if paid_by is None:
         raise RefundNotPossible(f"no payment has paid order {plugin}:{order_key}")
-    return refund(str(paid_by), amount, **options)
+    return str(paid_by)
 
 
 def withdraw_refund(refund_id: str, *, staff: str) -> RefundState:

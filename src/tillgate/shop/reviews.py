@@ -24,7 +24,7 @@ from tillgate.django.orders.locking import joined_order
 from tillgate.django.pages.showing import row_id
 from tillgate.django.refunds.limits import RefundNotPossible
 from tillgate.django.review_text import ACTIONS, EXPLANATIONS, recommendation_of, recommended
-from tillgate.django.reviews import closing, opening
+from tillgate.django.reviews import closing, opening, taking
 from tillgate.lifecycle import ReviewAction, ReviewReason
 from tillgate.shop.refunds import key_text, known_id
 from tillgate.shop.states import RefundState, refund_state
@@ -41,14 +41,17 @@ __all__ = [
     "open_review",
     "open_reviews",
     "resolve_review",
+    "take_review",
 ]
 
-MONEY_REASONS: Final = opening.HELD_REASONS
+MONEY_REASONS: Final = opening.HELD_REASONS - {ReviewReason.CANCELLED_HELD}
 """The reasons of reviews about paid money that did not pay its order, or is more or less than the
 order costs.
 """
 
-_WITH_NOTE: Final = frozenset({ReviewAction.DISMISS, ReviewAction.FORCE_EXPIRE})
+_WITH_NOTE: Final = frozenset(
+    {ReviewAction.DISMISS, ReviewAction.FORCE_EXPIRE, ReviewAction.ENTER_NUMBER},
+)
 _WITH_AMOUNT: Final = frozenset({ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND})
 
 
@@ -61,7 +64,8 @@ class OpenReview:
     language, without secrets. `plugin` and `order_key` are empty for a review of an account,
     `payment_id` and `reference` for a review without a payment. `recommendation` says in the active
     language what to do first, and why; its action, if it is one, is `recommended`. `withdraws` is
-    the refund that the action "withdraw" gives up.
+    the refund that the action "withdraw" gives up. `taken_by` is the user name of the clerk who
+    works on it, or empty.
     """
 
     id: str
@@ -81,6 +85,7 @@ class OpenReview:
     recommended: ReviewAction | None
     recommendation: str
     withdraws: RefundState | None
+    taken_by: str
 
     @property
     def takes_note(self) -> bool:
@@ -211,6 +216,7 @@ def resolve_review(
     """Run the action that staff chose for a review, and return the result. Call it outside any
     transaction.
 
+    The `note` of the action "enter-number" is the gateway's number of the payment.
     `idempotency_key` is for the action "refund", and is as in `refund`: a repeated key returns the
     result of the refund that it made, and needs no amount. Raises a `TillgateError` that says why
     nothing was done: `InvalidRequest` for an id that no review has.
@@ -237,6 +243,17 @@ def resolve_review(
     except ActionNotPossible as error:
         raise ActionNotPossible(mask(str(error))) from None
     return ActionResult(resolved=done.resolved, message=mask(done.message))
+
+
+def take_review(review_id: str, *, staff: str, taken_by: str = "") -> None:
+    """Give a review to one of the staff, so that colleagues see who works on it; an empty `staff`
+    gives it back. Nobody is kept from resolving it.
+
+    `taken_by` is the person who has it on the form. Raises `InvalidRequest` where another has it by
+    now, where it is resolved, and for an id that no review has.
+    """
+    with known_id(Review, "review_id", review_id) as number:
+        taking.take(number, staff, taken_by=taken_by)
 
 
 def _mask(row: Review) -> Callable[[str], str]:
@@ -276,4 +293,5 @@ def _value(row: Review) -> OpenReview:
         recommended=recommended(row.reason, fitting),
         recommendation=recommendation_of(row.reason, fitting),
         withdraws=refund_state(withdraws) if withdraws else None,
+        taken_by=row.taken_by,
     )

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from django.db import transaction
 from django.db.models import (
@@ -40,15 +40,19 @@ from tillgate.django.models import (
 from tillgate.django.orders.locking import locked
 from tillgate.django.orders.values import order_value, payment_value, refund_value
 from tillgate.django.outbox.handlers import AGAIN
+from tillgate.django.pages.awaited import Awaited, awaited
 from tillgate.django.pages.outcomes import unpaid_detail
+from tillgate.django.pages.summaries import paid_with
 from tillgate.django.refunds.limits import refundable
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, OrderStatus, PaymentStatus, RefundStatus
 
 __all__ = [
+    "Awaited",
     "OrderState",
     "PaymentState",
     "RefundState",
     "find_payment",
+    "find_payments",
     "find_refund",
     "last_change_at",
     "locked_order",
@@ -56,6 +60,9 @@ __all__ = [
     "order_states",
     "redelivered_payment",
 ]
+
+_MOST_FOUND: Final = 50
+"""A gateway may repeat a number, but not often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +98,9 @@ class PaymentState(hooks.Payment):
     finished, and the money is on its way. `payment_url` is the gateway's payment page, or empty; it
     takes money until `page_closes_at`. `sandbox`: no real money. `unpaid_detail` tells the shopper
     why the payment ended unpaid, such as "Your payment was declined."; it is empty for any other
-    payment.
+    payment. `paid_with` tells what paid, such as "Visa ending 4242", or else the chosen method.
+    `awaited` is the text about an open one, such as "Pay the voucher by December 3". `disputes` are
+    its charge-backs by the gateway's newest answer.
     """
 
     account: str
@@ -109,6 +118,9 @@ class PaymentState(hooks.Payment):
     awaits_delivery: bool
     is_processing: bool
     unpaid_detail: str = ""
+    paid_with: str = ""
+    awaited: Awaited | None = None
+    disputes: tuple[hooks.ReportedDispute, ...] = ()
     refunds: tuple[RefundState, ...] = ()
 
     @property
@@ -154,6 +166,14 @@ class OrderState:
     def open_payments(self) -> tuple[PaymentState, ...]:
         """The payments that the shopper may still pay."""
         return tuple(payment for payment in self.payments if payment.is_open)
+
+    @property
+    def awaited(self) -> Awaited | None:
+        """The text about the open payments: of the newest whose money is under way, or else of the
+        newest.
+        """
+        newest_last = sorted(self.open_payments, key=lambda payment: payment.is_processing)
+        return newest_last[-1].awaited if newest_last else None
 
     @property
     def held_amount(self) -> Decimal:
@@ -243,6 +263,16 @@ def find_payment(
     else:
         chosen = chosen.filter(reference=reference)
     return next(iter(_payment_states(chosen)), None)
+
+
+def find_payments(plugin: str, number: str) -> list[PaymentState]:
+    """Return the payments of the plugin's orders that have a number: our reference, or any number
+    by which the gateway knows them. Mostly one or none.
+    """
+    further = Payment.objects.filter(numbers__number=number).values_list("pk", flat=True)
+    is_it = Q(reference=number) | Q(transaction_no=number) | Q(pk__in=list(further[:_MOST_FOUND]))
+    chosen = Payment.objects.filter(is_it, order__plugin=plugin)
+    return list(_payment_states(chosen))
 
 
 def find_refund(plugin: str, refund_id: str) -> RefundState | None:
@@ -398,6 +428,9 @@ def _payment_states(
             is_processing=payment.is_open and payment.is_processing,
             page_closes_at=payment.page_closes_at,
             unpaid_detail=unpaid_detail(payment),
+            paid_with=paid_with(payment),
+            awaited=awaited(payment),
+            disputes=payment.known.disputes,
             refunds=tuple(map(refund_state, refunds)),
         )
 

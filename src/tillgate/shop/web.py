@@ -12,11 +12,10 @@ from django.urls import reverse
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment, database
 from tillgate.django.orders.locking import outside_transactions, without_atomic_requests
+from tillgate.django.pages.browsers import terminal_of
 from tillgate.django.pages.forms import MethodForm
-from tillgate.django.pages.forms import terminal_of as _terminal_of
 from tillgate.django.pages.gateways import acknowledgement
 from tillgate.django.payments import notifications
-from tillgate.wire.methods import Terminal
 from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, read_notification
 
 __all__ = [
@@ -44,11 +43,6 @@ def webhook_url(alias: str) -> str:
     gateway plugin reads what comes.
     """
     return get_settings().address("tillgate:webhook", alias)
-
-
-def terminal_of(request: HttpRequest) -> Terminal:
-    """Return the shopper's terminal: a phone's browser, or a desktop's."""
-    return _terminal_of(request.headers.get("User-Agent", ""))
 
 
 def return_path(payment_id: str) -> str:

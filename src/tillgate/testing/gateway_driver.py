@@ -13,6 +13,7 @@ from typing import Any, Literal, NoReturn, Self
 from pydantic import SecretStr
 
 from tillgate.account import Account
+from tillgate.testing.faulty_proxy import FaultyProxy
 from tillgate.wire.dialects import RefundOutcome
 
 Operation = Literal["pay", "query", "refund"]
@@ -31,8 +32,10 @@ Fault = Literal[
     "system_error",  # the gateway's own code for its own trouble
     "unknown_code",  # a code that no documentation has
     "rate_limited",
-    "broken_json",
-    "html_body",
+    "redirect",  # HTTP 302 to a page that does not exist
+    "broken_json",  # the JSON ends in the middle
+    "cut_body",  # the connection closes within the body
+    "html_body",  # HTTP 200 with a page in HTML
     "bad_signature",
     "wrong_amount",  # from here on the answer disagrees with the payment
     "missing_amount",
@@ -40,7 +43,8 @@ Fault = Literal[
     "missing_currency",
     "wrong_settle_currency",
     "wrong_transaction_no",
-    "other_reference",
+    "other_reference",  # the answer is about another payment
+    "strange_status",  # a word that no documentation has
 ]
 """What can be wrong with the next calls of an operation."""
 
@@ -98,11 +102,16 @@ class GatewayDriver(ABC):
     payment.
     """
 
+    proxy: FaultyProxy | None = None
+    """A proxy before the emulator, started in `__enter__`, which plays all faults."""
+
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:  # noqa: B027  # many emulators have nothing to end
-        """Leave nothing running."""
+    def __exit__(self, *error: object) -> None:
+        """Stop the proxy; a driver stops its emulator too."""
+        if self.proxy is not None:
+            self.proxy.stop()
 
     @abstractmethod
     def account(self, currency: str | None = None) -> Account | None:
@@ -122,26 +131,6 @@ class GatewayDriver(ABC):
         the shopper is sent to, if it is known.
         """
 
-    @abstractmethod
-    def decline(self, reference: str) -> None:
-        """Let the payment fail, as a shopper's card that is declined does."""
-
-    @abstractmethod
-    def expire(self, reference: str) -> None:
-        """Let the time of the open payment run out."""
-
-    @abstractmethod
-    def lose_answer(self, operation: Operation) -> None:
-        """Let the emulator do the next call of an operation and lose its answer."""
-
-    @abstractmethod
-    def answer_slowly(self, operation: Operation, seconds: float) -> None:
-        """Let the emulator do the next call of an operation and answer so many seconds later."""
-
-    @abstractmethod
-    def fail_refund(self) -> None:
-        """Let the next refund fail: the emulator refuses it, or answers that it failed."""
-
     # Defaults that fit most gateways --------------------------------------------------------------
 
     def unreachable(self) -> Account:
@@ -149,6 +138,33 @@ class GatewayDriver(ABC):
         account = self.account()
         assert account is not None, "the driver has no account"
         return account.model_copy(update={"base_url": _NOBODY, "sandbox": True})
+
+    def secrets(self) -> set[str]:
+        """Return every secret that no text may hold: by default those of the account, and the
+        credentials that have passed the proxy, such as access tokens. Add what else is derived.
+        """
+        account = self.account()
+        assert account is not None, "the driver has no account"
+        found = [account.token, *account.webhook_secrets, *account.options.values()]
+        texts = {one.get_secret_value() for one in found if isinstance(one, SecretStr)}
+        return texts | (self.proxy.secrets() if self.proxy else set())
+
+    def forgeries(
+        self,
+        reference: str,
+        other: str,
+    ) -> Sequence[tuple[Mapping[str, str], bytes]]:
+        """Return notifications that a stranger could send, as headers and body, from those about
+        two payments: by default, for a gateway that signs in a header, one that somebody else
+        signed, two without a signature, and one with the signature of the other.
+        """
+        headers, body = self.notification(reference)
+        return [
+            self.notification(reference, forged=True),
+            ({}, body),
+            (dict.fromkeys(headers, ""), body),
+            (headers, self.notification(other)[1]),
+        ]
 
     def account_settings(self, currency: str | None = None) -> dict[str, Any]:
         """Return the account that takes a currency as TILLGATE has it, with names in capitals."""
@@ -161,9 +177,10 @@ class GatewayDriver(ABC):
 
     def is_payment_page(self, url: str) -> bool:
         """Return whether an address is the gateway's payment page: by default, whether it is below
-        the account's.
+        the account's, or the emulator's behind the proxy.
         """
-        return url.startswith(str(self.account_settings()["BASE_URL"]))
+        own = (str(self.account_settings()["BASE_URL"]), self.proxy.target if self.proxy else "")
+        return url.startswith(tuple(filter(None, own)))
 
     def refunded(self, reference: str) -> Decimal:
         """Return how much the gateway has refunded of a payment: by default all that it holds,
@@ -198,7 +215,61 @@ class GatewayDriver(ABC):
             f"the driver does not {what}: implement it, or decline the scenario",
         )
 
+    # Faults, which the proxy plays ----------------------------------------------------------------
+
+    def fault(self, fault: Fault, operation: Operation, *, times: int = 1) -> None:
+        """Let something be wrong with the next calls of an operation."""
+        if self.proxy is None or fault not in self.proxy.faults:
+            self.lacks(f"play the fault {fault!r} of {operation}")
+        self.proxy.fault(fault, operation, times=times)
+
+    def lose_answer(self, operation: Operation) -> None:
+        """Let the emulator do the next call of an operation and lose its answer."""
+        self.fault("lost_response", operation)
+
+    def answer_slowly(self, operation: Operation, seconds: float) -> None:
+        """Let the emulator do the next call of an operation and answer so many seconds later."""
+        if self.proxy is None:
+            self.lacks("answer slowly")
+        self.proxy.fault("slow", operation, seconds=seconds)
+
+    def clear_faults(self) -> None:
+        """Let nothing be wrong any more."""
+        if self.proxy is None:
+            self.lacks("clear faults")
+        self.proxy.clear()
+
+    def use_strange_words(self) -> None:
+        """Let the emulator describe the status of each payment that is not paid by a word that no
+        documentation has; the proxy does so for all.
+        """
+        self.fault("strange_status", "query", times=10_000)
+
+    def received(self, operation: Operation) -> int:
+        """Return how many calls of an operation have arrived."""
+        if self.proxy is None:
+            self.lacks("count what has arrived")
+        return self.proxy.received(operation)
+
     # Capabilities that not every gateway has ------------------------------------------------------
+
+    def decline(self, reference: str) -> None:
+        """Let the payment fail, as a shopper's card that is declined does."""
+        self.lacks("decline payments")
+
+    def expire(self, reference: str) -> None:
+        """Let the time of the open payment run out."""
+        self.lacks("let payments expire")
+
+    def pay_slowly(self, reference: str) -> None:
+        """Let the shopper finish while the money is on its way, as a bank transfer does."""
+        self.lacks("keep money on its way")
+
+    def fail_refund(self) -> None:
+        """Let the next refund fail: the emulator refuses it, or answers that it failed, now or when
+        its refund is queried.
+        """
+        self.fault("refused", "refund")
 
     def hold_refund(self) -> None:
         """Let the next refund be pending: accepted, and not finished."""
@@ -250,27 +321,9 @@ class GatewayDriver(ABC):
         """
         self.lacks("refund in the portal without listing the refund")
 
-    def fault(self, fault: Fault, operation: Operation, *, times: int = 1) -> None:
-        """Let something be wrong with the next calls of an operation."""
-        self.lacks(f"play the fault {fault!r} of {operation}")
-
-    def clear_faults(self) -> None:
-        """Let nothing be wrong any more."""
-        self.lacks("clear faults")
-
-    def use_strange_words(self) -> None:
-        """Let the emulator describe the status of each payment that is not paid by a word that no
-        documentation has.
-        """
-        self.lacks("describe a status by a strange word")
-
     def references(self) -> Sequence[str]:
         """Return the references of all payments, oldest first."""
         self.lacks("list all payments")
-
-    def received(self, operation: Operation) -> int:
-        """Return how many calls of an operation have arrived."""
-        self.lacks("count what has arrived")
 
     def signatures(self) -> set[str]:
         """Return the signatures of all calls and notifications so far, which no log may hold."""
@@ -278,6 +331,8 @@ class GatewayDriver(ABC):
 
 
 def _in_clear(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {name: _in_clear(one) for name, one in value.items()}
     if isinstance(value, tuple):
         return tuple(_in_clear(one) for one in value)
     return value.get_secret_value() if isinstance(value, SecretStr) else value

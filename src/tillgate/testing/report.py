@@ -11,6 +11,7 @@ import pkgutil
 import platform
 import shlex
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -125,6 +126,30 @@ class Table:
         """Return how many scenarios held."""
         return sum(result == "held" for result in self.results.values())
 
+    @property
+    def summary(self) -> str:
+        """Return how many scenarios held, and how many were declined, overridden, skipped, not run
+        or failed.
+        """
+        kinds = Counter(_kind(result) for result in self.results.values())
+        others = [f"{kinds[kind]} {kind}" for kind in _KINDS if kinds[kind]]
+        more = f" ({', '.join(others)})" if others else ""
+        return f"{self.held} of {len(self.results)} scenarios held{more}"
+
+
+_KINDS: Final = {
+    "declined": "declined",
+    "overridden": "not proven",
+    "skipped": "skipped",
+    "not run": _NOT_RUN,
+    "failed": "FAILED",
+}
+"""The kinds of results but "held", with the beginning of their texts."""
+
+
+def _kind(result: str) -> str:
+    return next((kind for kind, begin in _KINDS.items() if result.startswith(begin)), "held")
+
 
 class _Collector:
     """Collects the result of every test, and reports at the end of the run."""
@@ -231,8 +256,7 @@ def markdown(tables: Iterable[Table], origin: str, command: str) -> str:
         lines += [
             f"## Conformance of {table.plugin}",
             "",
-            f"{table.held} of {len(table.results)} scenarios held: {_versions(table)}; {origin}. "
-            f"Printed by `{command}`.",
+            f"{table.summary}: {_versions(table)}; {origin}. Printed by `{command}`.",
             "",
             "| scenario | promise | result |",
             "|---|---|---|",
@@ -248,7 +272,7 @@ def _text(table: Table, origin: str) -> list[str]:
     return [
         *lines,
         "",
-        f"{table.held} of {len(table.results)} scenarios held: {_versions(table)}; {origin}",
+        f"{table.summary}: {_versions(table)}; {origin}",
     ]
 
 

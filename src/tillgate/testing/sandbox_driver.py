@@ -29,6 +29,8 @@ from tillgate.testing.gateway_driver import (
 from tillgate.wire.dialects import RefundOutcome
 
 _FORM: Final = "application/x-www-form-urlencoded"
+_FAULTS: Final = {"cut_body": "cut", "strange_status": "unknown_status"}
+"""The sandbox's own names of faults."""
 _SIGNATURE: Final = re.compile(rb"verifySign\W{1,6}([0-9a-f]{32})")
 
 
@@ -169,7 +171,7 @@ class SandboxDriver(GatewayDriver):
         ]
 
     def fault(self, fault: Fault, operation: Operation, *, times: int = 1) -> None:
-        self.control.fault(fault, occasion=operation, times=times)
+        self.control.fault(_FAULTS.get(fault, fault), occasion=operation, times=times)
 
     def clear_faults(self) -> None:
         self.control.clear_faults()

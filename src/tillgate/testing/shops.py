@@ -283,11 +283,16 @@ def world(
     time_: Time,
     client: Any,
     configure: Callable[..., None],
-) -> World:
-    """Return the shop on its gateway. Everything commits for real, since the tests cover durable
+) -> Iterator[World]:
+    """Yield the shop on its gateway. Everything commits for real, since the tests cover durable
     transactions and locks; I12 is guarded.
     """
+    from tillgate import hooks
     from tillgate.testing.world import World
 
     time_.listeners.append(shop_gateway.advance)
-    return World(shop_driver, shop_gateway, time_, client, configure)
+    made = World(shop_driver, shop_gateway, time_, client, configure)
+    manager = hooks.plugin_manager()
+    manager.register(made.money, name="slow-money")
+    yield made
+    manager.unregister(made.money)

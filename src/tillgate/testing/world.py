@@ -31,6 +31,7 @@ from tillgate.sandbox import PUBLISHED_STORE_NO, Sandbox
 from tillgate.testing.driver import ShopDriver
 from tillgate.testing.gateway_driver import GatewayDriver, NotificationKind, SentNotification
 from tillgate.testing.sandbox_driver import SandboxDriver
+from tillgate.testing.slow import SlowMoney
 from tillgate.wire.dialects import V3
 from tillgate.wire.methods import Method, PaymentMethod
 
@@ -127,6 +128,7 @@ class World:
             client,
             configure,
         )
+        self.money = SlowMoney()
         self._ways: dict[str, str] = {}
 
     @property

@@ -43,11 +43,11 @@ class DeclineReason:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStep:
     """The next step of the shopper at the gateway, such as paying a voucher or making a
-    transfer: its page, and until when.
+    transfer: its page, and until when, each as far as the gateway says it.
     """
 
-    url: str
-    until: datetime
+    url: str | None = None
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +130,8 @@ class PaymentDetails:
             "net": lambda found: Money(**found),
             "decline_reason": lambda found: DeclineReason(**found),
             "next_step": lambda found: NextStep(
-                url=found["url"],
-                until=datetime.fromisoformat(found["until"]),
+                url=found.get("url"),
+                until=_moment(found.get("until")),
             ),
             "numbers": tuple,
             "disputes": lambda found: tuple(map(_dispute, found)),
@@ -144,13 +144,16 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _moment(found: str | None) -> datetime | None:
+    return datetime.fromisoformat(found) if found else None
+
+
 def _dispute(found: Mapping[str, Any]) -> ReportedDispute:
-    respond_by = found.get("respond_by")
     return ReportedDispute(
         amount=Decimal(found["amount"]),
         status=DisputeStatus(found["status"]),
         dispute_no=found["dispute_no"],
-        respond_by=datetime.fromisoformat(respond_by) if respond_by else None,
+        respond_by=_moment(found.get("respond_by")),
         reason=found.get("reason", ""),
         url=found.get("url"),
     )

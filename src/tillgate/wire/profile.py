@@ -25,7 +25,6 @@ __all__ = [
     "Option",
     "RefundOutcome",
     "TransactionStatus",
-    "serving_plugins",
 ]
 
 BUILT_IN: Final = "gateway"
@@ -130,6 +129,8 @@ class GatewayProfile:
     """
 
     name: str
+    label: str = ""
+    """The gateway's name as people write it, such as "PayU"; empty: `name` with a capital."""
     plugin: str = ""
     """The plugin that serves the accounts, by its entry-point name; empty: that of the profile."""
     base_url: str = ""
@@ -163,7 +164,7 @@ class GatewayProfile:
 
     def __post_init__(self) -> None:
         # A wrong value must fail here: later it would do harm without an error.
-        for name in ("name", "plugin", "base_url", "sandbox_url", "acknowledgement"):
+        for name in ("name", "label", "plugin", "base_url", "sandbox_url", "acknowledgement"):
             if not isinstance(getattr(self, name), str):
                 raise ConfigurationError(name, getattr(self, name), "is not text")
         if not self.name:
@@ -201,6 +202,11 @@ class GatewayProfile:
     def names() -> list[str]:
         """Return the names of the presets, and of the installed plugins' profiles."""
         return [*PRESETS, *sorted(_plugins_own())]
+
+    @property
+    def shown_name(self) -> str:
+        """The gateway's name for people."""
+        return self.label or self.name[:1].upper() + self.name[1:]
 
     @property
     def is_of_plugin(self) -> bool:
@@ -273,12 +279,6 @@ def _bounds(given: object) -> tuple[int, int]:
         given,
         "is not the least and the most minutes, such as (30, 1440)",
     )
-
-
-def serving_plugins() -> frozenset[str]:
-    """Return the plugins that serve the accounts of an installed profile."""
-    profiles = map(GatewayProfile.named, _plugins_own())
-    return frozenset(profile.plugin for profile in profiles if profile)
 
 
 @functools.cache

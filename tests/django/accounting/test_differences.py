@@ -365,6 +365,40 @@ def test_shops_view_of_a_paid_order() -> None:
     )
 
 
+def test_cancelled_order_with_held_money_differs() -> None:
+    """Only the money counts that no refund takes; a note of staff is named."""
+    one = payment()
+    cancelled = OrderDescription(
+        number="7",
+        currency="USD",
+        amount=Decimal("12.50"),
+        not_payable_detail="it was cancelled",
+        is_cancelled=True,
+    )
+    back = [refund(one), refund(one, 2, status="pending", amount=Decimal("3.00"))]
+    found = compare_with_shop(ledger(one, paid_by=one, refunds=back), cancelled)
+    assert found
+    assert found.kind == ReviewReason.CANCELLED_HELD
+    assert spoken(found) == (
+        f"the order is paid: {SHOWN}",
+        "the shop has cancelled it, and USD 7.00 is still held",
+        "refund it, or note in its review why you keep it",
+        "",
+    )
+    kept = review(
+        payment=one,
+        reason="cancelled-held",
+        resolved_at=NOW,
+        resolved_by="ann",
+        resolution="for the work",
+    )
+    found = compare_with_shop(ledger(one, paid_by=one, refunds=back, reviews=[kept]), cancelled)
+    assert found
+    assert found.told == "ann resolved it: for the work"
+    back.append(refund(one, 3, status="unknown", amount=Decimal("7.00")))
+    assert compare_with_shop(ledger(one, paid_by=one, refunds=back), cancelled) is None
+
+
 # Our own books.
 
 

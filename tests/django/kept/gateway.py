@@ -15,6 +15,7 @@ from unittest import mock
 from django.test import override_settings
 from django.utils import timezone
 
+from tests.stand_in import standing_in
 from tillgate import (
     AnswerNotUnderstood,
     CreatedPayment,
@@ -201,12 +202,11 @@ def running(moment: Moment, *, without: str = "") -> Iterator[Answering]:
         "DELIVERY_TRIES_BEFORE_REVIEW": 1,
         "FORGED_NOTIFICATIONS_BEFORE_REVIEW": 1,
     }
-    gateway, manager = Answering(), hooks.plugin_manager()
+    gateway = Answering()
     with ExitStack() as stack:
         stack.enter_context(override_settings(TILLGATE=settings))
         stack.enter_context(mock.patch.object(timezone, "now", moment.now))
-        manager.register(gateway)
-        stack.callback(manager.unregister, gateway)
+        stack.enter_context(standing_in(gateway))
         yield gateway
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from tillgate.django.orders import times
+from tillgate.testing.world import World
 
 
 class Clock:
@@ -40,3 +43,38 @@ def test_stop_after_its_seconds_or_once_asked(clock: Clock) -> None:
     assert not later()
     asked.append(True)
     assert later()
+
+
+def test_time_under_way_is_no_time_to_pay(world: World) -> None:
+    """However often it begins and ends, and however many payments it is of at a time."""
+    order = world.start(world.order()).order
+    until = times.pay_until(order)
+    assert until is not None
+    for hours in (30, 5):
+        order.payments.update(is_processing=True)
+        times.note_under_way(order)
+        world.time.advance(hours=hours)
+        now_until = times.pay_until(order)
+        assert now_until is not None
+        times.note_under_way(order)  # another payment of it has begun: no second time
+        order.payments.update(is_processing=False)
+        times.note_under_way(order)
+        world.time.advance(minutes=7)
+        assert abs(times.pay_until(order) - now_until) < timedelta(seconds=5)  # type: ignore[operator]
+        until += timedelta(hours=hours)
+        order.refresh_from_db()
+        assert abs(times.pay_until(order) - until) < timedelta(seconds=5)  # type: ignore[operator]
+        assert order.under_way_since is None
+
+
+def test_time_to_try_that_begins_under_way(world: World) -> None:
+    """Time before it is not counted out of it, and it never begins later than now."""
+    order = world.start(world.order()).order
+    order.payments.update(is_processing=True)
+    times.note_under_way(order)
+    world.time.advance(hours=30)
+    order.tried_since = world.time.now()  # such as after a refund of what had not paid it
+    world.time.advance(hours=2)
+    order.payments.update(is_processing=False)
+    times.note_under_way(order)
+    assert abs(order.tried_since - world.time.now()) < timedelta(seconds=5)

@@ -499,7 +499,7 @@ def test_long_timeline_shows_newest_entries(
     open_review(ReviewReason.CHANGED_AFTER_PAID, "Changed.", "worker", payment)
     for address in (*pages, page_of(Review.objects.get())):
         page = boss.get(address).content.decode()
-        assert page.count('class="tillgate-node"') == 4
+        assert page.count("<summary>Cause and evidence") == 4
         assert (
             page.index("Refund being sent")
             < page.index("Money refunded")

@@ -244,6 +244,37 @@ def test_unpayable_order_explains_why(world: World) -> None:
     assert "<form" not in page
 
 
+def test_page_after_the_end_says_what_happened(world: World) -> None:
+    """Nobody has to ask the shop about it."""
+    order = world.order()
+    world.start(order)
+    world.a_day_passes()
+    page = text_of(world.client.get(world.way_to_pay(order)))
+    assert "<h1>The time to pay has passed</h1>" in page
+    said = " ".join(re.sub("<[^>]*>", " ", page).split())
+    assert "This order was not paid in time and was cancelled. Nothing was charged." in said
+    assert "Please ask the shop" not in page
+
+
+def test_open_payment_is_not_called_uncharged(world: World) -> None:
+    """Its shopper may have paid just now."""
+    order = world.order()
+    world.start(order)
+    world.shop.close_order(order)
+    page = text_of(world.client.get(world.way_to_pay(order)))
+    assert "Nothing was charged" not in page
+    assert "not paid in time" not in page
+
+
+def test_return_page_names_the_card_that_paid(world: World, no_home: None) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    come_back(world, payment)
+    known = {"paid_with": {"method": "card", "brand": "visa", "last4": "4242"}}
+    Payment.objects.update(details=known)
+    assert "<dd>Visa ending 4242</dd>" in text_of(come_back(world, payment, wait="1"))
+
+
 def test_late_shopper_finds_shop_and_items(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
@@ -304,7 +335,7 @@ def test_waiting_page_stops_refreshing_eventually(world: World) -> None:
     waiting = text_of(come_back(world, payment, status="success"))
     assert (
         '<noscript><meta http-equiv="refresh" '
-        f'content="3;url={path}?wait=1&status=success"></noscript>' in waiting
+        f'content="1;url={path}?wait=1&status=success"></noscript>' in waiting
     )
     tired = text_of(come_back(world, payment, wait="40"))
     assert "refresh" not in tired

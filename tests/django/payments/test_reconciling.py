@@ -457,7 +457,7 @@ def test_i7_poll_is_claimed_once_per_interval(
     world.time.advance(minutes=7)
     Payment.objects.update(next_poll_at=timezone.now() + timedelta(hours=1))
     payment = world.fresh(payment)
-    assert claim_poll(payment, "h" * 32, notifications=1, forged_notifications=2)
+    assert claim_poll(payment, "h" * 32, counted={"notifications": 1, "forged_notifications": 2})
     row = world.fresh(payment)
     assert (row.notifications, row.forged_notifications, row.last_notification) == (1, 2, "h" * 32)
     assert (payment.notifications, payment.last_polled_at, payment.next_poll_at) == (
@@ -471,7 +471,7 @@ def test_i7_poll_is_claimed_once_per_interval(
     )
     Payment.objects.update(next_poll_at=timezone.now() + timedelta(hours=1))
     payment = world.fresh(payment)
-    assert not claim_poll(payment, notifications=1)
+    assert not claim_poll(payment, counted={"notifications": 1})
     assert about(world.fresh(payment).next_poll_at, 30)
     assert world.fresh(payment).last_notification == "h" * 32
     Payment.objects.update(next_poll_at=timezone.now() + timedelta(seconds=10))
@@ -492,8 +492,8 @@ def test_i7_stale_claim_keeps_newer_counts(
     configure(NOTIFICATION_THROTTLE_SECONDS=30)
     payment = world.start(world.order())
     old = world.fresh(payment)
-    assert claim_poll(payment, notifications=1)
-    assert not claim_poll(old, "h" * 32, notifications=1)
+    assert claim_poll(payment, counted={"notifications": 1})
+    assert not claim_poll(old, "h" * 32, counted={"notifications": 1})
     assert (old.notifications, world.fresh(payment).notifications) == (2, 2)
     assert (old.last_notification, world.fresh(payment).last_notification) == ("h" * 32, "h" * 32)
 
@@ -516,7 +516,7 @@ def test_notification_claims_no_paid_payment_poll(world: World) -> None:
     """Staff may still poll a paid payment."""
     payment = world.paid_payment()
     due = payment.next_poll_at
-    assert not claim_poll(payment, notifications=1)
+    assert not claim_poll(payment, counted={"notifications": 1})
     assert (world.fresh(payment).next_poll_at, payment.notifications) == (
         due,
         world.fresh(payment).notifications,

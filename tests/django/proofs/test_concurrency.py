@@ -106,7 +106,7 @@ def test_rereading_takes_no_stronger_lock(
     payment = world.start(world.order())
     Payment.objects.filter(pk=payment.pk).update(notifications=1)
     with CaptureQueriesContext(connection) as captured, durable():
-        claim_poll(payment, notifications=1)
+        claim_poll(payment, counted={"notifications": 1})
     again, _hangs = [query["sql"] for query in captured if query["sql"].startswith("SELECT")]
     features = connection.features
     kind = (

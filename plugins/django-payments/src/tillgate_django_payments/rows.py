@@ -9,15 +9,25 @@ happen or neither.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Any, Final
 
 from django.db import router, transaction
+from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 from payments import PaymentStatus, get_payment_model
 
 from tillgate import Goods, InvalidRequest, shop
-from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RefundStatus
+from tillgate.hooks import (
+    Customer,
+    Order,
+    OrderDescription,
+    PaidOutcome,
+    Payment,
+    Refund,
+    RefundStatus,
+)
 from tillgate.hooks import PaymentStatus as TillgateStatus
 from tillgate_django_payments.variants import PLUGIN, is_ours, variant_for
 
@@ -73,7 +83,20 @@ def describe(order_key: str) -> OrderDescription | None:
             description=row.description or None,
             not_payable_detail=_why_not(row),
             email=row.billing_email or None,
+            customer=Customer(
+                name=f"{row.billing_first_name} {row.billing_last_name}".strip(),
+                email=row.billing_email,
+            ),
+            staff_url=_staff_url(row),
         )
+
+
+def _staff_url(row: Any) -> str | None:
+    """Return the row's page in Django's admin, where the shop shows its payments there."""
+    with suppress(NoReverseMatch):
+        name = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
+        return str(reverse(name, args=[row.pk]))
+    return None
 
 
 def _lines(row: Any) -> tuple[Goods, ...]:

@@ -1,33 +1,54 @@
-"""The payment method by name, on the thank-you page and in the mail about a paid order: "Paid with
-PayPal".
+"""What paid, by name, on the thank-you page and in the mail about a paid order: "Paid with PayPal".
+The language of mails.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from django.utils.html import escape
+from django.utils.translation import get_language, get_language_bidi
 from django.utils.translation import gettext as _
 
 from tillgate import shop
 from tillgate_oscar.conf import PLUGIN
 
+_WITHOUT_LANGUAGE: Final = re.compile(r"<html(?![^>]*\s(?:lang|dir)=)")
+
+
+def name_language(dispatcher: Any) -> None:
+    """Let a dispatcher of Oscar's name the language and its direction in the HTML of its mails:
+    Oscar's own base template has neither.
+    """
+    plain = dispatcher.get_messages
+
+    def get_messages(*arguments: Any, **options: Any) -> dict[str, str]:
+        messages: dict[str, str] = plain(*arguments, **options)
+        direction = "rtl" if get_language_bidi() else "ltr"
+        known = f'<html lang="{get_language()}" dir="{direction}"'
+        html = messages.get("html") or ""
+        messages["html"] = _WITHOUT_LANGUAGE.sub(known, html, count=1)
+        return messages
+
+    dispatcher.get_messages = get_messages
+
 
 def method_of(order: Any) -> str:
-    """Return the name of the payment method that paid an order, or "" for an order that was not
-    paid through Tillgate.
+    """Return what paid an order, such as "Visa ending 4242", or "" for an order that was not paid
+    through Tillgate.
     """
     payment = shop.find_payment(PLUGIN, paid_order=order.number)
-    return shop.method_label(payment.method) if payment else ""
+    return payment.paid_with if payment else ""
 
 
-def name_method(dispatcher: Any, order: Any) -> None:
-    """Let a dispatcher of Oscar's name the payment method before the signature of its mails, unless
-    the shop's template does so.
+def name_method(dispatcher: Any, method: str) -> None:
+    """Let a dispatcher of Oscar's name what paid before the signature of its mails, unless the
+    shop's template does so.
 
     Templates of the shop's own get it as `payment_method`.
     """
-    method, plain = method_of(order), dispatcher.get_messages
+    plain = dispatcher.get_messages
     if not method:
         return
 

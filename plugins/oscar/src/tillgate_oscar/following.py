@@ -50,6 +50,12 @@ def _go_on(ours: shop.OrderState) -> None:
     # This runs after the commit, so the order may have changed once more.
     if order is None or order.status in (settings.pending_status, settings.cancelled_status):
         return
+    asked = shop.open_reviews(
+        PLUGIN,
+        order_keys=[ours.key],
+        reasons=[shop.ReviewReason.CANCELLED_HELD],
+    )
+    shop.close_reviews([one.id for one in asked], f"the order is “{order.status}” again")
     take_again(order)
     mail.confirm(ours.key, mail.newest_payment(ours))
 
@@ -101,11 +107,7 @@ def _tell_of_a_paid_order(order: Any, old_status: str, payment: shop.PaymentStat
     )
     _note(order, said % {"old": old_status, "new": order.status})
     if payment is not None and order.status == get_settings().cancelled_status:
-        message = (
-            f"Payment {payment.reference}: it has paid order {order.number}, which was made "
-            f"{order.status} past the dashboard."
-        )
-        shop.open_review(payment.id, message, actor=f"status:{order.status}")
+        shop.close_order(PLUGIN, order.number, actor=f"status:{order.status}")
 
 
 def _note(order: Any, said: str) -> None:

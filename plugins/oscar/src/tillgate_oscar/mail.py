@@ -7,29 +7,44 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, Final
 
 from django.conf import settings as project
 from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
 from django.utils.translation import override
 from oscar.core.loading import get_class
 
 from tillgate import shop
-from tillgate.hooks import Event, Refund, RemoteEvent, Review
+from tillgate.hooks import Refund, RemoteEvent, Review
 from tillgate_oscar import orders
 from tillgate_oscar.conf import PLUGIN, get_settings
-from tillgate_oscar.confirmation import name_method
+from tillgate_oscar.confirmation import method_of, name_language, name_method
+from tillgate_oscar.stock import RELEASED
 
 _log = logging.getLogger("oscar.checkout")
 
 PAID_MAIL: Final = "order-paid"
 REMINDER_MAIL: Final = "order-waits"
+LINK_MAIL: Final = "payment-link"
+CANCELLED_MAIL: Final = "cancelled"
 PAID_TWICE_MAIL: Final = "paid-twice"
 REFUND_MAIL: Final = "refunded"
+WAITS_MAIL: Final = "payment-waits"
+VOUCHER_MAIL: Final = "voucher-reminder"
+FAILED_MAIL: Final = "payment-failed"
+RETURNED_MAIL: Final = "refund-returned"
+DISPUTE_MAIL: Final = "dispute-lost"
 EVENT_TYPES: Final = {
     "TILLGATE_ORDER_WAITS": "Order waits for payment",
     "TILLGATE_PAID_TWICE": "Order paid twice",
+    "TILLGATE_CANCELLED": "Paid order cancelled",
     "TILLGATE_REFUNDED": "Payment refunded",
+    "TILLGATE_PAYMENT_WAITS": "Payment is on its way, or voucher to pay",
+    "TILLGATE_PAYMENT_FAILED": "Payment on its way has failed",
+    "TILLGATE_REFUND_RETURNED": "Refund came back",
+    "TILLGATE_DISPUTE_LOST": "Dispute lost",
 }
 """Our communication event types: Oscar's codes and their names for the dashboard. The templates are
 `oscar/communication/emails/commtype_<code>_*`."""
@@ -37,9 +52,18 @@ _DROPPED: Final = "dropped"
 """The key in the data of a mail that Tillgate dropped, because the order waits again or was
 cancelled before the mail was sent.
 """
-_CAME_TO_NOTHING: Final = frozenset(
-    {"payment.failed", "payment.closed", "payment.expired", "payment.force-expired"},
-)
+_UNPAID_CODES: Final = {
+    REMINDER_MAIL: "TILLGATE_ORDER_WAITS",
+    FAILED_MAIL: "TILLGATE_PAYMENT_FAILED",
+}
+_MOVED_CODES: Final = {
+    PAID_TWICE_MAIL: "TILLGATE_PAID_TWICE",
+    REFUND_MAIL: "TILLGATE_REFUNDED",
+    RETURNED_MAIL: "TILLGATE_REFUND_RETURNED",
+    DISPUTE_MAIL: "TILLGATE_DISPUTE_LOST",
+}
+REMINDED_BEFORE: Final = timedelta(days=1)
+"""The time before the end of a voucher at which the shopper is reminded of it."""
 
 
 def confirm(number: str, payment_id: str | None) -> None:
@@ -49,8 +73,8 @@ def confirm(number: str, payment_id: str | None) -> None:
     The shopper gets it once, even if staff change the status back and forth. Any payment knows the
     shopper's language.
     """
-    if not _is_queued(PAID_MAIL, number):
-        shop.enqueue_remote(PLUGIN, number, PAID_MAIL, payment_id=payment_id)
+    if not is_queued(PAID_MAIL, number):
+        queue(PAID_MAIL, number, payment_id=payment_id)
 
 
 def confirm_again(number: str) -> None:
@@ -64,42 +88,33 @@ def newest_payment(ours: shop.OrderState) -> str | None:
     return ours.payments[-1].id if ours.payments else None
 
 
-def _is_queued(name: str, number: str) -> bool:
+def is_queued(name: str, number: str) -> bool:
+    """Return whether a mail of an order was queued, and not dropped since."""
     return any(
         _DROPPED not in queued.data
         for queued in shop.remote_events(PLUGIN, order_key=number, name=name)
     )
 
 
-def remind_of_failed(event: Event) -> None:
-    """Remind the shopper of an order after its payment failed or expired."""
-    if (
-        event.name in _CAME_TO_NOTHING
-        and event.reference
-        and str(event.fields.get("order", "")).startswith(f"{PLUGIN}:")
-    ):
-        remind(event.reference)
+def queue(name: str, number: str, **about: Any) -> None:
+    """Queue a mail about an order, if the shop wants that kind; `about` as in `enqueue_remote`."""
+    if get_settings().wants(name):
+        shop.enqueue_remote(PLUGIN, number, name, **about)
 
 
-def remind(reference: str) -> None:
-    """Queue one reminder for the order of a failed or expired payment, so that a shopper who left
-    finds the way back.
+def reminder_delay(ours: shop.OrderState) -> timedelta:
+    """Return how long the mail about an unpaid order waits."""
+    minutes = get_settings().remind_after_minutes
+    if minutes is not None:
+        return timedelta(minutes=minutes)
+    return (ours.kept_until - shop.now()) / 3 if ours.kept_until else timedelta()
 
-    It waits for `remind_after_minutes`, and is dropped if the order is paid or cancelled by then.
-    While another payment is open the shopper may be using it, and a reminder could make them pay
-    twice. If that one fails too, its reminder follows then.
-    """
-    payment = shop.find_payment(PLUGIN, reference=reference)
-    order = orders.find(payment.order.key) if payment else None
-    if payment is None or order is None or not orders.needs_payment(order, orders.state_of(order)):
-        return
-    with shop.locked_order(
-        PLUGIN,
-        payment.order.key,
-    ) as ours:  # two payments may fail at the same moment
-        if not ours.open_payments and not _is_queued(REMINDER_MAIL, ours.key):
-            delay = timedelta(minutes=get_settings().remind_after_minutes)
-            shop.enqueue_remote(PLUGIN, ours.key, REMINDER_MAIL, payment_id=payment.id, delay=delay)
+
+def _reminder_delay(ours: shop.OrderState) -> timedelta:
+    minutes = get_settings().remind_after_minutes
+    if minutes is not None:
+        return timedelta(minutes=minutes)
+    return (ours.kept_until - shop.now()) / 3 if ours.kept_until else timedelta()
 
 
 def tell_of_second_payment(review: Review) -> None:
@@ -114,20 +129,25 @@ def tell_of_second_payment(review: Review) -> None:
         return
     # staff may have delivered the payment again
     if not shop.remote_events(PLUGIN, payment_id=payment.id, name=PAID_TWICE_MAIL):
-        shop.enqueue_remote(PLUGIN, payment.order.key, PAID_TWICE_MAIL, payment_id=payment.id)
+        queue(PAID_TWICE_MAIL, payment.order.key, payment_id=payment.id)
+
+
+def send_link(number: str) -> None:
+    """Queue the mail with the payment link of an unpaid order, under its lock."""
+    shop.enqueue_remote(PLUGIN, number, LINK_MAIL)
+
+
+def tell_of_cancellation(number: str, payment_id: str) -> None:
+    """Queue the mail about a paid order that staff cancelled; mail about its refund is another."""
+    shop.enqueue_remote(PLUGIN, number, CANCELLED_MAIL, payment_id=payment_id)
 
 
 def tell_of_refund(refund: Refund) -> None:
     """Queue the mail about a refund that succeeded, wherever it was made. Call it once for each, in
     the event's transaction.
     """
-    shop.enqueue_remote(
-        PLUGIN,
-        refund.payment.order.key,
-        REFUND_MAIL,
-        payment_id=refund.payment.id,
-        refund_id=refund.id,
-    )
+    number, payment_id = refund.payment.order.key, refund.payment.id
+    queue(REFUND_MAIL, number, payment_id=payment_id, refund_id=refund.id)
 
 
 def deliver(outbox_event: RemoteEvent) -> str | None:
@@ -148,21 +168,102 @@ def deliver(outbox_event: RemoteEvent) -> str | None:
         if name == PAID_MAIL:
             if _state_if_due(outbox_event, lambda ours: not _is_undone(order, ours)) is None:
                 return f"not mailed: {name}: the order is not paid any more"
-            dispatcher = _dispatcher(order)
-            name_method(dispatcher.dispatcher, order)
-            dispatcher.send_order_placed_email_for_user(order, _context(order))
-        elif name == REMINDER_MAIL:
-            ours = _state_if_due(outbox_event, lambda ours: _may_be_reminded(order, ours))
-            if ours is None:
-                return f"not mailed: {name}: the order does not wait for a payment any more"
-            pay_url = orders.at_home(order, shop.pay_url(PLUGIN, order.number))
-            _send(order, "TILLGATE_ORDER_WAITS", pay_url=pay_url, kept_until=ours.kept_until)
+            dispatcher = dispatcher_of(order)
+            name_method(dispatcher.dispatcher, method_of(order))
+            dispatcher.send_order_placed_email_for_user(order, context_of(order))
+        elif name in _UNPAID_CODES:
+            return _ask_to_pay(order, outbox_event)
+        elif name == LINK_MAIL:
+            return _send_link(order, outbox_event)
+        elif name in (WAITS_MAIL, VOUCHER_MAIL):
+            return _tell_of_wait(order, outbox_event)
+        elif name == CANCELLED_MAIL:
+            _send(order, "TILLGATE_CANCELLED")
         elif outbox_event.payment is not None:
-            code = "TILLGATE_REFUNDED" if outbox_event.refund else "TILLGATE_PAID_TWICE"
-            moved = outbox_event.refund or outbox_event.payment
-            amount = shop.money_text(moved.amount, outbox_event.payment.currency)
-            _send(order, code, amount=amount, method=shop.method_label(outbox_event.payment.method))
+            moved, currency = (
+                outbox_event.refund or outbox_event.payment,
+                outbox_event.payment.currency,
+            )
+            amount = Decimal(outbox_event.data.get("amount", moved.amount))
+            payment = shop.find_payment(PLUGIN, payment_id=outbox_event.payment.id)
+            facts = {"method": payment.paid_with if payment else ""}
+            _send(order, _MOVED_CODES[name], amount=shop.money_text(amount, currency), **facts)
     return None
+
+
+def _ask_to_pay(order: Any, outbox_event: RemoteEvent) -> str | None:
+    """Mail that an order waits for its payment, or that money on its way has not arrived."""
+    name, payment = outbox_event.name, outbox_event.payment
+    ours = _state_if_due(outbox_event, lambda ours: _may_be_reminded(order, ours))
+    if ours is None:
+        return f"not mailed: {name}: the order does not wait for a payment any more"
+    failed = ours.payment(payment.id) if payment else None
+    facts: dict[str, Any] = {}
+    if failed:
+        facts["amount"] = shop.money_text(failed.amount, failed.currency)
+        facts["method"] = failed.paid_with
+        facts["unpaid_detail"] = failed.unpaid_detail
+    pay_url = orders.at_home(order, shop.pay_url(PLUGIN, order.number))
+    _send(order, _UNPAID_CODES[name], **_waiting(ours, pay_url), **facts)
+    return None
+
+
+def _send_link(order: Any, outbox_event: RemoteEvent) -> str | None:
+    """Mail the payment link of an unpaid order that staff sent."""
+    ours = orders.state_of(order)
+    until = orders.link_until(ours)
+    if ours is None or until is None or not orders.needs_payment(order, ours):
+        return f"not mailed: {outbox_event.name}: the order does not wait for a payment any more"
+    _send(order, "TILLGATE_ORDER_WAITS", **_waiting(ours, orders.link_url(order, until)))
+    return None
+
+
+def _waiting(ours: shop.OrderState, pay_url: str) -> dict[str, Any]:
+    return {
+        "pay_url": pay_url,
+        "kept_until": orders.kept_until(ours),
+        "is_released": RELEASED in ours.data,
+    }
+
+
+def _tell_of_wait(order: Any, outbox_event: RemoteEvent) -> str | None:
+    """Mail that money is on its way, or that a voucher is to be paid. A reminder of a voucher whose
+    end has moved waits for the new end.
+    """
+    name, payment = outbox_event.name, outbox_event.payment
+    ours = _state_if_due(outbox_event, lambda ours: _still_waits(order, ours, outbox_event))
+    found = ours.payment(payment.id) if ours and payment else None
+    if found is None or found.awaited is None:
+        return f"not mailed: {name}: the payment is not on its way any more"
+    awaited = found.awaited
+    if name == VOUCHER_MAIL and (delay := until_reminder(awaited)):
+        queue(name, order.number, payment_id=found.id, delay=delay)
+        return f"not mailed: {name}: the voucher ends later by now"
+    pay_url = orders.at_home(order, shop.pay_url(PLUGIN, order.number))
+    _send(order, "TILLGATE_PAYMENT_WAITS", awaited=awaited, pay_url=pay_url)
+    return None
+
+
+def until_reminder(awaited: shop.Awaited) -> timedelta | None:
+    """Return the time until the shopper is reminded of a voucher; None where that is now, or
+    never.
+    """
+    if awaited.until is None:
+        return None
+    delay = awaited.until - REMINDED_BEFORE - timezone.now()
+    return delay if delay > timedelta(0) else None
+
+
+def _still_waits(order: Any, ours: shop.OrderState, outbox_event: RemoteEvent) -> bool:
+    """Tell whether the money of a mail's payment is on its way, or its voucher may be paid."""
+    order.refresh_from_db(fields=["status"])
+    found = ours.payment(outbox_event.payment.id) if outbox_event.payment else None
+    if found is None or not found.is_processing or not orders.needs_payment(order, ours):
+        return False
+    is_voucher = (
+        found.awaited is not None and found.awaited.is_voucher and not found.awaited.is_over
+    )
+    return is_voucher or outbox_event.name == WAITS_MAIL
 
 
 def _is_undone(order: Any, ours: shop.OrderState) -> bool:
@@ -200,12 +301,12 @@ def _state_if_due(
 
 
 def _send(order: Any, code: str, **facts: Any) -> None:
-    dispatcher = _dispatcher(order)
-    messages = dispatcher.dispatcher.get_messages(code, {**_context(order), **facts})
+    dispatcher = dispatcher_of(order)
+    messages = dispatcher.dispatcher.get_messages(code, {**context_of(order), **facts})
     dispatcher.dispatch_order_messages(order, messages, code)
 
 
-def _dispatcher(order: Any) -> Any:
+def dispatcher_of(order: Any) -> Any:
     """Return Oscar's dispatcher, for mail with the name and the address of the order's own site
     instead of this process's.
     """
@@ -218,10 +319,11 @@ def _dispatcher(order: Any) -> Any:
             **(of_process(**facts) if has_site else facts),
             "site": site,
         }
+    name_language(dispatcher.dispatcher)
     return dispatcher
 
 
-def _context(order: Any) -> dict[str, Any]:
+def context_of(order: Any) -> dict[str, Any]:
     """Return the context that Oscar's own checkout passes to its mail, where it has a request."""
     # models cannot be imported without a Django project
     from django.contrib.auth.models import (

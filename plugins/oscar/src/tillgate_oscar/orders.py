@@ -5,7 +5,7 @@ signed addresses.
 from __future__ import annotations
 
 import contextlib
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -20,15 +20,19 @@ from django.utils.translation import gettext as _
 from oscar.core.loading import get_model
 
 from tillgate import Goods, InvalidRequest, shop
-from tillgate.hooks import OrderDescription, Payment
+from tillgate.hooks import Customer, OrderDescription, Payment, PaymentStatus
 from tillgate.shop import money
 from tillgate_oscar.conf import PLUGIN, get_settings
+from tillgate_oscar.stock import RELEASED, missing
 
 _STATUS_SALT: Final = "tillgate_oscar.order"
 _CHANGE_SALT: Final = "tillgate_oscar.change"
 _CHANGE_VALID_FOR: Final = timedelta(hours=1)
 _PREVIEW_SALT: Final = "tillgate_oscar.preview"
 _PREVIEW_VALID_FOR: Final = timedelta(hours=1)
+
+LINK_UNTIL: Final = "link_until"
+"""The key in the data of Tillgate's order: the end of its payment link."""
 
 _NOTHING: Final = Decimal("0.00")
 
@@ -59,11 +63,28 @@ def describe(order_key: str) -> OrderDescription | None:
         lines=tuple(_goods(line) for line in order.lines.all()),
         description=f"Order {order.number}",
         not_payable_detail=detail,
+        is_cancelled=order.status == get_settings().cancelled_status,
         email=order.email or None,
+        customer=_customer(order),
+        staff_url=_staff_url(order),
         change_url=_change_url_at_home(order)
         if detail is None or may_be_ordered_again(order, state_of(order))
         else None,
     )
+
+
+def _customer(order: Any) -> Customer:
+    """Return the shopper by the billing address, else by the shipping address or the user."""
+    address = order.billing_address or order.shipping_address
+    name = address.name if address else order.user.get_full_name() if order.user else ""
+    return Customer(name=name.strip(), email=order.email or "")
+
+
+def _staff_url(order: Any) -> str | None:
+    """Return the order's page in the dashboard, if the shop has it."""
+    with contextlib.suppress(NoReverseMatch):
+        return str(reverse("dashboard:order-detail", kwargs={"number": order.number}))
+    return None
 
 
 def outstanding(order: Any, sources: list[Any] | None = None) -> Decimal:
@@ -117,7 +138,17 @@ def _why_not(order: Any, sources: list[Any]) -> str | None:
         return _("a part of it was paid in another currency")
     if sources and not _left_by(sources, order):
         return _("it is paid in another way")
+    if gone := _gone_meanwhile(order):
+        return _("Not available any more: %(products)s.") % {"products": ", ".join(gone)}
     return None
+
+
+def _gone_meanwhile(order: Any) -> list[str]:
+    """Return what cannot be had any more of an order whose goods were released while its payment
+    link is valid.
+    """
+    data = shop.order_data(PLUGIN, order.number)
+    return missing(order, data[RELEASED]) if RELEASED in data and LINK_UNTIL in data else []
 
 
 def state_of(order: Any) -> shop.OrderState | None:
@@ -193,6 +224,27 @@ def may_be_ordered_again(order: Any, ours: shop.OrderState | None) -> bool:
     ):
         return False
     return not any(payment.is_processing for payment in ours.payments)
+
+
+def is_uncharged(ours: shop.OrderState | None) -> bool:
+    """Tell whether nobody paid an order and nobody can any more, as far as the gateway's answers
+    say.
+    """
+    if ours is None or ours.reported_paid:
+        return False
+    return not any(one.is_open or one.status == PaymentStatus.PAID for one in ours.payments)
+
+
+def kept_until(ours: shop.OrderState | None) -> datetime | None:
+    """Return until when the goods of an unpaid order are kept at least: while a payment page is
+    open, until it closes. None where that is not known, or they are released.
+    """
+    if ours is None or RELEASED in ours.data:
+        return None
+    if ours.kept_until:
+        return ours.kept_until
+    closing = [one.page_closes_at for one in ours.open_payments]
+    return max((end for end in closing if end > timezone.now()), default=None)
 
 
 def open_pages(ours: shop.OrderState | None) -> list[dict[str, Any]]:
@@ -412,6 +464,26 @@ def _read(ticket: str, salt: str) -> str | None:
         return None
     order = find(number)
     return str(number) if order is None or _placed_at(order) == moment else None
+
+
+def keep_link(order: Any, until: datetime) -> None:
+    """Let an order be payable by its payment link until a time, also after its goods were
+    released.
+    """
+    shop.set_order_data(PLUGIN, order.number, **{LINK_UNTIL: until.isoformat()})
+
+
+def link_until(ours: shop.OrderState | None) -> datetime | None:
+    """Return the end of an order's payment link, or None if it has none that is valid."""
+    if ours is None or ours.is_closed or LINK_UNTIL not in ours.data:
+        return None
+    until = datetime.fromisoformat(ours.data[LINK_UNTIL])
+    return until if until > timezone.now() else None
+
+
+def link_url(order: Any, until: datetime) -> str:
+    """Return the payment link of an order: give it only to the order's shopper."""
+    return at_home(order, shop.pay_url(PLUGIN, order.number, until=until))
 
 
 def change_url(order: Any) -> str | None:

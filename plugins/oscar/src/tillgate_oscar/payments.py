@@ -5,8 +5,9 @@ transaction and touch the database only.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any
 
 from django.utils.translation import gettext
 from oscar.core.loading import get_class, get_model
@@ -15,16 +16,19 @@ from tillgate import shop
 from tillgate.hooks import Order, PaidOutcome, Payment
 from tillgate_oscar import mail
 from tillgate_oscar.conf import PLUGIN, get_settings
-from tillgate_oscar.orders import is_marked_paid, may_be_cancelled, outstanding
+from tillgate_oscar.orders import (
+    LINK_UNTIL,
+    is_marked_paid,
+    link_until,
+    may_be_cancelled,
+    outstanding,
+)
+from tillgate_oscar.stock import RELEASED, RESTOCKED
 
 _being_paid: ContextVar[str | None] = ContextVar(
     "number of the order that is being paid",
     default=None,
 )
-_RELEASED: Final = "released"
-"""The key in the data of Tillgate's order: how many of each line cancellations released, until they
-are allocated again.
-"""
 
 
 def locked(number: str) -> Any:
@@ -111,7 +115,8 @@ def _record(order: Any, payment: Payment) -> None:
 
 
 def unpaid(order: Order) -> None:
-    """Cancel an unpaid order: release everything that it holds, and set its status.
+    """Cancel an unpaid order: release everything that it holds, and set its status. While its
+    payment link is valid it is released and goes on waiting.
 
     An order that staff cancelled is released as well, because Oscar leaves that to the shop. An
     order that was paid in another way stays as it is, also if an old page of Django's admin was
@@ -124,10 +129,11 @@ def unpaid(order: Order) -> None:
         get_class("order.processing", "EventHandler")().create_note(found, said)
         return
     _release_discounts(found)
-    released = Counter(shop.order_data(PLUGIN, order.key).get(_RELEASED, {})) + Counter(
-        _release_stock(found),
-    )
-    shop.set_order_data(PLUGIN, order.key, **{_RELEASED: released})
+    hold_released(found, _release_stock(found))
+    until = link_until(shop.order_state(PLUGIN, order.key))
+    if found.status == settings.pending_status and until:
+        shop.open_order(PLUGIN, order.key, actor="link", until=until)
+        return
     if found.status == settings.pending_status:
         get_class("order.processing", "EventHandler")().handle_order_status_change(
             found,
@@ -149,6 +155,25 @@ def _why_kept(order: Any) -> str | None:
     return None
 
 
+def reopen(order: Order) -> bool:
+    """Let an order that was cancelled, or whose goods are gone, wait for payment again, as staff
+    want its late money to pay it; return whether it could. The pipeline need not lead there.
+    """
+    found, settings = locked(order.key), get_settings()
+    ours = shop.order_state(PLUGIN, order.key)
+    known = (settings.pending_status, settings.cancelled_status)
+    if found is None or found.status not in known or (ours and ours.paid_by):
+        return False
+    shop.set_order_data(PLUGIN, order.key, **{LINK_UNTIL: None})  # staff have decided
+    if found.status == settings.pending_status:
+        return outstanding(found) > 0
+    # not `set_status`, which follows the pipeline, nor `save`, which tells receivers of a change
+    # that lasts for a moment
+    type(found)._base_manager.filter(pk=found.pk).update(status=settings.pending_status)
+    found._create_order_status_change(found.status, settings.pending_status)
+    return True
+
+
 def cancel(number: str) -> bool:
     """Cancel an unpaid order as its shopper asks, release at once what it holds, and tell whether
     that was possible.
@@ -165,7 +190,16 @@ def cancel(number: str) -> bool:
     return True
 
 
-def _release_stock(order: Any) -> dict[str, int]:
+def hold_released(order: Any, released: Mapping[int, int]) -> None:
+    """Remember how many of each line a cancellation released, so that `take_again` allocates them
+    if the order is paid after all.
+    """
+    more = Counter({str(line): quantity for line, quantity in released.items()})
+    known = Counter(shop.order_data(PLUGIN, order.number).get(RELEASED, {}))
+    shop.set_order_data(PLUGIN, order.number, **{RELEASED: known + more})
+
+
+def _release_stock(order: Any) -> dict[int, int]:
     """Release the stock that is still allocated, and return how many of each line.
 
     Staff may have released or shipped a part of it, or deleted the product.
@@ -182,7 +216,7 @@ def _release_stock(order: Any) -> dict[str, int]:
         handler = get_class("order.processing", "EventHandler")()
         handler.cancel_stock_allocations(order, lines, list(held.values()))
     left = order.lines.filter(pk__in=held).values_list("pk", "num_allocated")
-    return {str(line): held[line] - quantity for line, quantity in left if quantity < held[line]}
+    return {line: held[line] - quantity for line, quantity in left if quantity < held[line]}
 
 
 def _release_discounts(order: Any) -> None:
@@ -239,10 +273,11 @@ def take_again(order: Any) -> None:
     Items that staff shipped or released by hand stay as they are, and a note names them.
     """
     data = shop.order_data(PLUGIN, order.number)
-    if _RELEASED not in data:
+    if RELEASED not in data:
         return
-    released = {int(line): quantity for line, quantity in data[_RELEASED].items()}
-    shop.set_order_data(PLUGIN, order.number, **{_RELEASED: None})
+    released = {int(line): quantity for line, quantity in data[RELEASED].items()}
+    put_back = Counter(data.get(RESTOCKED, {})) - Counter(data[RELEASED])
+    shop.set_order_data(PLUGIN, order.number, **{RELEASED: None, RESTOCKED: put_back or None})
     _count_discounts_again(order)
     lines = order.lines.filter(pk__in=released).order_by("stockrecord_id")
     if gone := [line.title for line in lines if not _allocate_again(line, released[line.pk])]:

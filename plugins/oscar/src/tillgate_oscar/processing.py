@@ -41,6 +41,7 @@ class EventHandlerMixin:
         reason: str = "",
         idempotency_key: str | None = None,
         newest_refund: str | None = None,
+        extras: refunds.Extras | None = None,
         **kwargs: Any,
     ) -> Any:
         """Queue a refund, which Tillgate sends after the running transaction commits, and return
@@ -48,7 +49,8 @@ class EventHandlerMixin:
 
         Tillgate writes Oscar's payment event when the refund succeeded. `reason` is for staff only.
         `newest_refund` is the id of the newest refund that the form showed. A repeated
-        `idempotency_key` returns the refund that exists. Raises `PaymentError` or
+        `idempotency_key` returns the refund that exists. `extras` has shipping, stock and mail.
+        Raises `PaymentError` or
         `InvalidPaymentEvent`, and then nothing is queued.
         """
         if not refunds.is_refund(event_type) or not refunds.refunded_here(order, state_of(order)):
@@ -82,6 +84,7 @@ class EventHandlerMixin:
             reason=reason,
             idempotency_key=idempotency_key,
             newest_refund=newest_refund,
+            extras=extras,
         )
 
     def validate_shipping_event(

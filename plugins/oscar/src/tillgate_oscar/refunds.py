@@ -10,7 +10,8 @@ the event.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
 from typing import Any, Final
@@ -27,11 +28,36 @@ from tillgate_oscar import mail
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.orders import outstanding, state_of
 from tillgate_oscar.payments import locked, source_of
+from tillgate_oscar.stock import restock
 
 MAY_REFUND: Final = "tillgate.refund_payment"
 """Tillgate's permission for staff who refund money."""
 
 _NOTHING: Final = Decimal("0.00")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """What staff want with a refund: the part of it that is for shipping, the items to put back in
+    stock once the money has moved, and whether the shopper is mailed. `is_rest`: the refund takes
+    all that is left.
+    """
+
+    shipping: Decimal = Decimal(0)
+    restock: Mapping[int, int] = field(default_factory=dict)
+    tells_shopper: bool = True
+    is_rest: bool = False
+
+    def data(self, quantities: Mapping[Any, int]) -> dict[str, Any]:
+        """Return the data that the refund carries until it has succeeded."""
+        lines = {str(line.pk): quantity for line, quantity in quantities.items()}
+        restock = {str(line): quantity for line, quantity in self.restock.items()}
+        return {
+            **({"lines": lines} if lines else {}),
+            **({"shipping": str(self.shipping)} if self.shipping else {}),
+            **({"restock": restock} if restock else {}),
+            **({} if self.tells_shopper else {"quiet": True}),
+        }
 
 
 def queue(
@@ -44,6 +70,7 @@ def queue(
     reason: str,
     idempotency_key: str | None,
     newest_refund: str | None,
+    extras: Extras | None = None,
 ) -> shop.RefundState:
     """Queue a refund of money and of so many of each line; raise `PaymentError` or
     `InvalidPaymentEvent`, and then nothing is queued.
@@ -51,11 +78,8 @@ def queue(
     The refund belongs to the payment that paid the order. Staff handle other payments of the same
     order in their reviews.
     """
-    data: dict[str, Any] = (
-        {"lines": {str(line.pk): quantity for line, quantity in quantities.items()}}
-        if quantities
-        else {}
-    )
+    extras = extras or Extras()
+    data = extras.data(quantities)
     about: dict[str, Any] = {
         "staff": staff,
         "reason": reason,
@@ -67,10 +91,16 @@ def queue(
         with shop.locked_order(PLUGIN, order.number) as ours:
             if ours.paid_by is None:
                 raise PaymentError(_why_nothing_is_refunded(order, ours))
-            queued = shop.refund(ours.paid_by.id, amount, **about)
+            queued = (
+                shop.refund_rest(PLUGIN, order.number, **about)
+                if extras.is_rest
+                else shop.refund(ours.paid_by.id, amount, **about)
+            )
             # else it is repeated, and its lines are counted already
             if queued.id not in {one.id for one in ours.paid_by.refunds}:
                 _check_quantities(order, event_type, quantities, ours.paid_by.refunds)
+                if extras.shipping > shipping_left(order, ours.paid_by.refunds):
+                    raise InvalidPaymentEvent(gettext("the shipping was refunded already"))
     except InvalidRequest as error:
         raise PaymentError(f"{error.value} {error.remedy}") from None
     except shop.RefundNotPossible as error:
@@ -267,8 +297,27 @@ def _quantities_on_their_way(order: Any, refunds: Iterable[shop.RefundState]) ->
     return counted
 
 
-def _lines_of(refund: Refund) -> dict[int, int]:
-    return {int(line): quantity for line, quantity in refund.data.get("lines", {}).items()}
+def _lines_of(refund: Refund, name: str = "lines") -> dict[int, int]:
+    return {int(line): quantity for line, quantity in refund.data.get(name, {}).items()}
+
+
+def shipping_left(order: Any, refunds: Iterable[shop.RefundState]) -> Decimal:
+    """Return how much of an order's shipping was not refunded; refunds on their way count too."""
+    taken = [
+        Decimal(one.data.get("shipping", "0"))
+        for one in refunds
+        if one.status is not RefundStatus.FAILED
+    ]
+    return max(_NOTHING, money.left_of(order.shipping_incl_tax, taken))
+
+
+def lines_left(order: Any, refunds: Iterable[shop.RefundState]) -> dict[Any, int]:
+    """Return how many of each line were not refunded; refunds on their way count too."""
+    on_their_way, event_type = _quantities_on_their_way(order, refunds), refund_event_type()
+    return {
+        line: line.quantity - line.payment_event_quantity(event_type) - on_their_way[line.pk]
+        for line in order.lines.all()
+    }
 
 
 def _reference(refund: Refund) -> str:
@@ -298,8 +347,11 @@ def changed(refund: Refund) -> None:
             order,
             str(_NOTES[refund.status]) % {"amount": amount, "reference": reference},
         )
+        if order.status == get_settings().cancelled_status:
+            shop.close_order(PLUGIN, order.number, actor="refund")  # its money is still here
         return
-    mail.tell_of_refund(refund)
+    if "quiet" not in refund.data:
+        mail.tell_of_refund(refund)
     if order.notes.filter(
         message__contains=f"({reference})",
     ).exists():  # a failed or unknown refund
@@ -325,6 +377,7 @@ def changed(refund: Refund) -> None:
         quantities,
         reference=reference,
     )
+    restock(order, _lines_of(refund, "restock"))
     _set_status(order, handler)
 
 

@@ -20,6 +20,7 @@ from tillgate_oscar import orders
 from tillgate_oscar.basket import cancel_into_basket, order_again
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.payments import cancel
+from tillgate_oscar.stock import RELEASED
 
 _SECONDS_BETWEEN_LOOKS: Final = 2
 _MOST_LOOKS: Final = 15
@@ -72,6 +73,7 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
     under_review = is_stopped and ours is not None and ours.reported_paid
     page = {
         "order": found,
+        "is_shopper": is_shopper,
         "is_test": orders.is_test(ours),
         "is_arriving": is_arriving,
         "is_under_review": under_review,
@@ -83,9 +85,14 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         "waits": waits and not is_free,
         "is_free": is_free,
         "open_pages": [] if has_paid else orders.needless_pages(found, ours),
-        "kept_until": ours.kept_until if ours else None,
+        "kept_until": orders.kept_until(ours),
+        "lines": found.lines.all() if is_shopper else [],
+        "is_over": shop.ended_unpaid(PLUGIN, found.number),
+        "is_uncharged": orders.is_uncharged(ours),
+        "is_released": ours is not None and RELEASED in ours.data,
         "tillgate_refunded": orders.refunded_text(ours),
         "unpaid_detail": orders.unpaid_detail(ours),
+        "awaited": ours.awaited if ours else None,
         "pay_url": shop.pay_path(PLUGIN, found.number)
         if waits and is_shopper and not is_free
         else None,

@@ -10,6 +10,7 @@ from pretix.base.i18n import language
 
 from tillgate import shop
 from tillgate.hooks import Payment, Refund
+from tillgate_pretix.configuration import PLUGIN
 
 _log = logging.getLogger("tillgate")
 
@@ -77,5 +78,6 @@ def _send(
     if not order.email:
         _log.warning("order %s has no e-mail address: %r is not mailed", order.code, subject)
         return
-    facts = {"number": order.code, "method": shop.method_label(payment.method), **facts}
+    paid = shop.find_payment(PLUGIN, payment_id=payment.id)
+    facts = {"number": order.code, "method": paid.paid_with if paid else "", **facts}
     order.send_mail(subject, f"tillgate_pretix/{template}", facts, logged)

@@ -18,20 +18,22 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
+from urllib.parse import urljoin
 
 from django.conf import settings
 from django.db import transaction
+from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django_scopes import scope, scopes_disabled
-from pretix.base.models import Order, OrderFee, OrderPayment, OrderRefund, Quota
+from pretix.base.models import InvoiceAddress, Order, OrderFee, OrderPayment, OrderRefund, Quota
 from pretix.base.services.orders import mark_order_expired
 from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
 
 from tillgate import Goods, PaymentMethod, shop
-from tillgate.hooks import Order as Bill
 from tillgate.hooks import (
+    Customer,
     OrderDescription,
     PaidOutcome,
     Payment,
@@ -39,6 +41,7 @@ from tillgate.hooks import (
     RefundStatus,
     Review,
 )
+from tillgate.hooks import Order as Bill
 from tillgate.shop import (
     MONEY_REASONS,
     OpenReview,
@@ -210,9 +213,25 @@ def describe(order_key: str) -> OrderDescription | None:
             not_payable_detail=detail
             or (None if order_key == bill_of(order) else _("the order is paid")),
             email=order.email or None,
+            customer=_customer(order),
+            staff_url=_staff_url(order),
             payable_until=_payable_until(order),
             choose_url=_choose_url(order),
         )
+
+
+def _customer(order: Any) -> Customer:
+    """Return the shopper by the invoice address, else by the name of the customer's account."""
+    address = InvoiceAddress.objects.filter(order=order).first()
+    name = (address.name if address else "") or (order.customer.name if order.customer else "")
+    return Customer(name=name or "", email=order.email or "")
+
+
+def _staff_url(order: Any) -> str:
+    """Return the order's page in pretix's control pages."""
+    names = {"organizer": order.event.organizer.slug, "event": order.event.slug}
+    path = reverse("control:event.order", kwargs={**names, "code": order.code})
+    return urljoin(settings.SITE_URL, path)
 
 
 def _choose_url(order: Any) -> str | None:

@@ -21,7 +21,8 @@ from pretix.multidomain.urlreverse import eventreverse, eventreverse_absolute
 
 from tillgate import ConfigurationError, shop
 from tillgate.shop import PaymentState, StartOutcome
-from tillgate_pretix import accounts, personal, refunds
+from tillgate_pretix import accounts, personal, refunds, staff
+from tillgate_pretix.configuration import PLUGIN
 from tillgate_pretix.orders import METHODS, OPEN, identifier_of, method_of, payments_of
 
 _POLL_SECONDS: Final = 5
@@ -179,12 +180,15 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
     # For staff ------------------------------------------------------------------------------------
 
     def payment_control_render(self, request: HttpRequest, payment: Any) -> str:
-        """Show staff Tillgate's data about a payment."""
-        return _rendered(
-            "control.html",
-            request,
-            payment=refunds.paid_payment_of(payment) or _newest(payment),
-        )
+        """Show staff what is known about a payment, and let them ask the payment service."""
+        ours = refunds.paid_payment_of(payment) or _newest(payment)
+        context: dict[str, Any] = {"payment": ours}
+        if ours is not None:
+            context |= {
+                "summary": shop.payment_summary(PLUGIN, ours.id),
+                "poll_url": staff.poll_url(payment.order, request),
+            }
+        return str(get_template("tillgate_pretix/control.html").render(context, request))
 
     def payment_control_render_short(self, payment: Any) -> str:
         """Return the transaction number for lists."""

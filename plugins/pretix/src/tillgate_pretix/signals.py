@@ -10,9 +10,11 @@ from django.db.models.signals import post_save, pre_save
 from django.dispatch import receiver
 from django.template.loader import get_template
 from django.urls import reverse
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from pretix.base.logentrytypes import OrderLogEntryType, log_entry_types
 from pretix.base.models import LogEntry, Order, OrderRefund
+from pretix.base.notifications import ParametrizedOrderNotificationType
 from pretix.base.signals import (
     order_canceled,
     order_changed,
@@ -24,9 +26,15 @@ from pretix.base.signals import (
     periodic_task,
     register_data_exporters,
     register_data_shredders,
+    register_notification_types,
     register_payment_providers,
 )
-from pretix.control.signals import html_page_start, nav_event, order_info
+from pretix.control.signals import (
+    html_page_start,
+    nav_event,
+    order_info,
+    order_search_filter_q,
+)
 from pretix.presale.signals import order_info_top
 
 from tillgate import shop
@@ -64,7 +72,7 @@ def exporter(sender: Any, **_kwargs: Any) -> type[Any]:
 
 @receiver(nav_event, dispatch_uid="tillgate_pretix_nav")
 def navigation(sender: Any, request: Any, **_kwargs: Any) -> list[dict[str, Any]]:
-    """Add a link to the open reviews to the event's navigation."""
+    """Add a link to the open reviews to the event's navigation, with their number."""
     if not request.user.has_event_permission(
         request.organizer,
         sender,
@@ -77,14 +85,30 @@ def navigation(sender: Any, request: Any, **_kwargs: Any) -> list[dict[str, Any]
         kwargs={"organizer": sender.organizer.slug, "event": sender.slug},
     )
     is_here = request.resolver_match.view_name == "plugins:tillgate_pretix:review"
+    count = len(staff.reviews_of_event(sender))
+    label = _("Payments that need review")
     return [
         {
-            "label": _("Payments that need review"),
+            "label": format_lazy("{} ({})", label, count) if count else label,
             "url": staff.page_url(sender),
             "active": is_here,
             "parent": orders_url,
         },
     ]
+
+
+@receiver(register_notification_types, dispatch_uid="tillgate_pretix_notifications")
+def notifications(sender: Any, **_kwargs: Any) -> Any:
+    """Let staff choose to be notified of a payment that needs review."""
+    label = _("Payment needs review")
+    title = _("A payment of order {order.code} needs review.")
+    return ParametrizedOrderNotificationType(sender, orders.REVIEW_LOGGED, label, title)
+
+
+@receiver(order_search_filter_q, dispatch_uid="tillgate_pretix_search")
+def search(sender: Any, query: str, **_kwargs: Any) -> Any:
+    """Find orders by the numbers of their payments, ours and those of the payment service."""
+    return staff.orders_with_number(query)
 
 
 @receiver(order_info, dispatch_uid="tillgate_pretix_order_info")

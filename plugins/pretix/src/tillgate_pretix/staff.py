@@ -1,5 +1,5 @@
-"""The page with the open reviews of an event and their actions. pretix lacks Django's admin, which
-shows them otherwise.
+"""What staff do in pretix, which lacks Django's admin: the page with the open reviews of an event
+and their actions, and what they can ask and find of a payment.
 """
 
 from __future__ import annotations
@@ -7,15 +7,16 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from django.contrib import messages
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import get_template
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.views.generic import TemplateView
+from django.views.generic import TemplateView, View
 from pretix.base.models import Order
 from pretix.control.permissions import EventPermissionRequiredMixin
 
@@ -23,9 +24,9 @@ from tillgate import Money, TillgateError, shop
 from tillgate.shop import OpenReview, RefundForm, ReviewAction, money
 from tillgate_pretix.accounts import prefixes_of
 from tillgate_pretix.configuration import PLUGIN
-from tillgate_pretix.orders import refunded_soon, reviews_of
+from tillgate_pretix.orders import payments_of, refunded_soon, reviews_of
 
-PERMISSION = "event.orders:write"
+PERMISSION: Final = "event.orders:write"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +64,16 @@ def reviews_of_event(event: Any) -> list[OpenReview]:
         for review in shop.open_reviews(PLUGIN, account_prefix=prefix)
     ]
     without_payment = [review for review in shop.open_reviews(PLUGIN) if not review.payment_id]
-    numbers = {_number(review) for review in without_payment}
+    numbers = {_number_of(review.order_key) for review in without_payment}
     here = {str(pk) for pk in event.orders.filter(pk__in=numbers).values_list("pk", flat=True)}
-    found = {
-        review.id: review
-        for review in [*about_accounts, *(one for one in without_payment if _number(one) in here)]
-    }
+    of_orders = [one for one in without_payment if _number_of(one.order_key) in here]
+    found = {review.id: review for review in [*about_accounts, *of_orders]}
     return sorted(found.values(), key=lambda review: int(review.id))
 
 
-def _number(review: OpenReview) -> str:
-    return review.order_key.partition("/")[0]
+def _number_of(bill: str) -> str:
+    """Return the number of pretix's order from the key of one of its bills."""
+    return bill.partition("/")[0]
 
 
 def page_url(event: Any) -> str:
@@ -82,6 +82,27 @@ def page_url(event: Any) -> str:
         "plugins:tillgate_pretix:review",
         kwargs={"organizer": event.organizer.slug, "event": event.slug},
     )
+
+
+def poll_url(order: Any, request: Any) -> str:
+    """Return the address that asks the payment service about a payment of an order, or an empty
+    string for staff without the permission.
+    """
+    event, user = order.event, request.user
+    if not user.has_event_permission(event.organizer, event, PERMISSION, request=request):
+        return ""
+    return reverse(
+        "plugins:tillgate_pretix:poll",
+        kwargs={"organizer": event.organizer.slug, "event": event.slug, "order": order.code},
+    )
+
+
+def orders_with_number(query: str) -> Q:
+    """Return the condition for orders with a payment that has this reference, or this number at the
+    payment service.
+    """
+    found = {_number_of(payment.order.key) for payment in shop.find_payments(PLUGIN, query.strip())}
+    return Q(pk__in=[number for number in found if number.isdecimal()])
 
 
 def order_panel(order: Any, request: HttpRequest) -> str:
@@ -96,11 +117,30 @@ def order_panel(order: Any, request: HttpRequest) -> str:
 def _card(review: OpenReview) -> _Card:
     return _Card(
         review,
-        Order.objects.filter(pk=_number(review)).first() if review.order_key else None,
+        Order.objects.filter(pk=_number_of(review.order_key)).first() if review.order_key else None,
     )
 
 
 # pretix has no types
+class PollView(EventPermissionRequiredMixin, View):  # type: ignore[misc]
+    """Asks the payment service about a payment of an order, and shows the order again."""
+
+    permission = PERMISSION
+
+    def post(self, request: Any, order: str, **_kwargs: Any) -> HttpResponse:
+        """Ask, and say what the payment service answered."""
+        theirs = get_object_or_404(request.event.orders, code=order)
+        ours = [one for one in payments_of(theirs) if one.id == request.POST.get("payment")]
+        if not ours:
+            raise Http404
+        shop.poll(ours[0].id, actor=f"staff:{request.user.get_username()}")
+        summary = shop.payment_summary(PLUGIN, ours[0].id)
+        said = _("The payment service was asked. The payment is now: %(status)s.")
+        messages.info(request, said % {"status": summary.status if summary else ""})
+        names = {"organizer": request.organizer.slug, "event": request.event.slug}
+        return redirect("control:event.order", **names, code=theirs.code)
+
+
 class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[misc]
     """Shows the open reviews, and runs the chosen review action."""
 

@@ -20,6 +20,11 @@ urlpatterns = [
         name="review",
     ),
     path(
+        "control/event/<str:organizer>/<str:event>/tillgate/poll/<str:order>/",
+        without_atomic_requests(staff.PollView.as_view()),
+        name="poll",
+    ),
+    path(
         "control/event/<str:organizer>/<str:event>/tillgate/settings/",
         without_atomic_requests(connection.TestConnectionView.as_view()),
         {"provider": HOLDER},

@@ -1,42 +1,27 @@
-"""Calls of Stripe's API by its own package: one attempt, a deadline, and errors of Tillgate in
-place of Stripe's.
+"""Calls of Stripe's API by its own package over Tillgate's transport: one attempt, one deadline,
+and Tillgate's errors in place of Stripe's.
 """
 
 from __future__ import annotations
 
-import functools
-import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
+from urllib.parse import parse_qsl
 
-import httpx
 import stripe
 
-from tillgate import (
-    Account,
-    AnswerNotUnderstood,
-    ConfigurationError,
-    GatewayError,
-    NotSent,
-    OrderNotFound,
-    OutcomeUnknown,
-    Refused,
-    WrongCredentials,
-)
+from tillgate import Account, ConfigurationError, GatewayError, OrderNotFound, Refused
+from tillgate.gateways import http
 
 API_VERSION: Final = "2026-10-28.endive"
 """The version of Stripe's API that every request names, whatever the account's own default is."""
 
-_LARGEST_ANSWER_BYTES: Final = 4 * 1024 * 1024
-_NEVER_LEFT: Final = (
-    httpx.ConnectError,
-    httpx.ConnectTimeout,
-    httpx.PoolTimeout,
-    httpx.ProxyError,
-    httpx.UnsupportedProtocol,
-)
+_NO_ANSWER: Final = frozenset({"", "idempotency_error"})
+"""Codes by which a refusal proves nothing: none, so that it may not be Stripe's, and that of a key
+under which something else was sent before.
+"""
+_MISSING: Final = "resource_missing"
 
 
 def is_test_key(account: Account) -> bool:
@@ -44,20 +29,12 @@ def is_test_key(account: Account) -> bool:
     return "_live_" not in account.token.get_secret_value()[:9]
 
 
-class Call:
-    """One call of a hook: the client to call Stripe with, until the deadline. `moves_money` decides
-    what a broken answer means.
+class Call(http.Call):
+    """One call of a hook: the client to call Stripe with, until the deadline. `refused_parameter`
+    is the one that Stripe refused last.
     """
 
-    def __init__(
-        self,
-        account: Account,
-        operation: str,
-        reference: str,
-        *,
-        seconds: float | None = None,
-        moves_money: bool = False,
-    ) -> None:
+    def __init__(self, account: Account, operation: str, reference: str, **more: Any) -> None:
         if is_test_key(account) != account.sandbox:
             kind, remedy = (
                 ("test", "set SANDBOX to True in a test shop")
@@ -69,105 +46,68 @@ class Call:
                 "***",
                 f"is a {kind} key of Stripe: {remedy}, or give the other key",
             )
-        self.account, self.operation, self.reference, self.moves_money = (
-            account,
-            operation,
-            reference,
-            moves_money,
-        )
-        self._until = time.monotonic() + min(
-            seconds or account.deadline_seconds,
-            account.deadline_seconds,
-        )
+        super().__init__(account, operation, reference, **more)
+        self.refused_parameter = ""
         self.client = stripe.StripeClient(
             account.token.get_secret_value(),
             stripe_version=API_VERSION,
             base_addresses={"api": account.base_url},
             max_network_retries=0,
-            http_client=_Http(self._send),
+            http_client=_Http(self),
         )
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise errors of Tillgate in place of Stripe's."""
+        """Raise errors without the frames of Stripe's package, whose variables hold the key."""
         try:
             yield
-        except stripe.StripeError as error:
-            fault = self._fault(error)
+        except GatewayError as error:
+            fault = error.with_traceback(None)
         else:
             return
-        raise fault  # outside the block: Stripe's error holds the whole request
+        raise fault from None
 
-    def unknown(self, detail: str, http_status: int | None = None) -> GatewayError:
-        """Return the error of an answer that proves nothing."""
-        if self.moves_money:
-            return OutcomeUnknown(self.operation, self.reference, detail, http_status)
-        return AnswerNotUnderstood(detail, http_status)
+    def _read_refusal(self, answer: http.Answer) -> tuple[str, str]:
+        """Return the code and the message of a refusal; no code for one that is not Stripe's."""
+        try:
+            error = answer.json()["error"]
+            self.refused_parameter = str(error.get("param") or "")
+            code = str(error.get("code") or error.get("type") or "")
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return "", ""
+        is_key = answer.status == 401
+        return code, "Stripe does not know the key" if is_key else str(error.get("message") or "")
 
-    def _fault(self, error: stripe.StripeError) -> GatewayError:
-        code = error.code or (error.error.code if error.error else None) or type(error).__name__
-        status = error.http_status or 0
-        said = (error.user_message or "no message").replace(
-            self.account.token.get_secret_value(),
-            "***",
-        )
-        if isinstance(error, stripe.AuthenticationError):
-            return WrongCredentials(code, "Stripe does not know the key", status)
-        if isinstance(error, stripe.PermissionError):
-            return WrongCredentials(code, f"the key lacks a permission: {said}", status)
-        if code == "resource_missing" and not self.moves_money:
-            return OrderNotFound(code, said, status)
-        if isinstance(error, stripe.InvalidRequestError | stripe.CardError) and status not in (
-            409,
-            429,
-        ):
-            return Refused(code, said, status)
-        return self.unknown(f"HTTP {status}, {code}: {said}", status or None)
-
-    def _send(
+    def exchange(
         self,
         method: str,
         url: str,
         headers: Mapping[str, str],
         body: str | None,
-    ) -> tuple[str, int, Mapping[str, str]]:
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise NotSent(self.operation, self.reference, "the deadline passed")
-        read, connect = (
-            min(left, self.account.read_timeout_seconds),
-            min(left, self.account.connect_timeout_seconds),
-        )
-        timeout = httpx.Timeout(read, connect=connect, pool=connect)
+    ) -> http.Answer:
+        """Send one request of Stripe's package, and return an answer that is a JSON object."""
+        form = None if body is None else dict(parse_qsl(body, keep_blank_values=True))
+        path = url.removeprefix(self.account.base_url)
         try:
-            with _client(os.getpid()).stream(
+            answer = self.send(
                 method,
-                url,
-                headers=dict(headers),
-                content=body,
-                timeout=timeout,
-            ) as response:
-                answer = bytearray()
-                for chunk in response.iter_bytes():
-                    answer += chunk
-                    if len(answer) > _LARGEST_ANSWER_BYTES or time.monotonic() > self._until:
-                        raise self.unknown(
-                            "the answer was too long, or too slow",
-                            response.status_code,
-                        )
-                return answer.decode("utf-8", "replace"), response.status_code, response.headers
-        except _NEVER_LEFT as error:
-            failure: GatewayError = NotSent(self.operation, self.reference, type(error).__name__)
-        except httpx.HTTPError as error:
-            failure = OutcomeUnknown(self.operation, self.reference, type(error).__name__)
-        raise failure
-
-
-@functools.lru_cache(maxsize=1)
-def _client(process_id: int) -> httpx.Client:
-    """Return the process's connections: a forked child opens its own."""
-    del process_id
-    return httpx.Client(follow_redirects=False, trust_env=False)
+                path,
+                form=form,
+                headers=headers,
+                refusal=self._read_refusal,
+            )
+        except Refused as error:
+            is_other = isinstance(error, OrderNotFound) and error.ret_code != _MISSING
+            if is_other or error.ret_code in _NO_ANSWER:
+                raise self.unknown(f"HTTP {error.http_status}", error.http_status) from None
+            raise
+        try:
+            is_object = isinstance(answer.json(), dict)
+        except ValueError:
+            is_object = False
+        if not is_object:
+            raise self.unknown("the answer is no JSON object", answer.status)
+        return answer
 
 
 class _Http(stripe.HTTPClient):
@@ -175,17 +115,11 @@ class _Http(stripe.HTTPClient):
     request has left.
     """
 
-    name = "httpx"
+    name = "tillgate"
 
-    def __init__(
-        self,
-        send: Callable[
-            [str, str, Mapping[str, str], str | None],
-            tuple[str, int, Mapping[str, str]],
-        ],
-    ) -> None:
+    def __init__(self, call: Call) -> None:
         super().__init__()
-        self._sender = send
+        self._call = call
 
     def request(
         self,
@@ -197,7 +131,8 @@ class _Http(stripe.HTTPClient):
         _usage: list[str] | None = None,
     ) -> tuple[str, int, Mapping[str, str]]:
         """Send one request."""
-        return self._sender(method, url, headers or {}, post_data)
+        answer = self._call.exchange(method, url, headers or {}, post_data)
+        return answer.body.decode("utf-8", "replace"), answer.status, answer.headers
 
     def request_stream(self, *_arguments: Any, **_options: Any) -> NoReturn:
         """Refuse: no call streams."""

@@ -52,13 +52,14 @@ others, such as `stolen_card`, it says not to tell more than that the card was d
 """
 
 _VOUCHERS: Final = {
-    "oxxo_display_details": "expires_after",
-    "boleto_display_details": "expires_at",
-    "konbini_display_details": "expires_at",
-    "multibanco_display_details": "expires_at",
+    "oxxo_display_details": ("hosted_voucher_url", "expires_after"),
+    "boleto_display_details": ("hosted_voucher_url", "expires_at"),
+    "konbini_display_details": ("hosted_voucher_url", "expires_at"),
+    "multibanco_display_details": ("hosted_voucher_url", "expires_at"),
+    "display_bank_transfer_instructions": ("hosted_instructions_url", ""),
 }
-"""The next actions that are a voucher, with the field of its end
-(docs.stripe.com/api/payment_intents/object, `next_action`).
+"""The next actions that are a voucher or a transfer, with the fields of its page and its end
+(docs.stripe.com/api/payment_intents/object, `next_action`). A transfer has no end.
 """
 
 
@@ -179,8 +180,7 @@ def _next_step(intent: Json) -> NextStep | None:
     kind = _word(action.get("type"))
     if kind not in _VOUCHERS:
         return None
-    voucher = _part(action, kind)
-    url, until = voucher.get("hosted_voucher_url"), _time(voucher.get(_VOUCHERS[kind]))
-    if until is None or not isinstance(url, str) or not _PAGE.fullmatch(url):
-        return None
-    return NextStep(url=url, until=until)
+    voucher, (page, end) = _part(action, kind), _VOUCHERS[kind]
+    url = voucher.get(page)
+    is_page = isinstance(url, str) and _PAGE.fullmatch(url)
+    return NextStep(url=url if is_page else None, until=_time(voucher.get(end)))

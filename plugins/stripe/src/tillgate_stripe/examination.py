@@ -110,7 +110,7 @@ def at_stripe(
         return
     mode = "a test key: play money" if is_test_key(account) else "a live key: real money"
     yield Finding(name="credentials", passed=True, finding=f"Stripe knows the key; it is {mode}")
-    version = answer.last_response.headers.get("Stripe-Version", "") if answer.last_response else ""
+    version = answer.last_response.headers.get("stripe-version", "") if answer.last_response else ""
     is_right = version in ("", API_VERSION)
     said = (
         f"Stripe answers in version {version or 'unknown'}"

@@ -8,6 +8,7 @@ answer to a query moves a payment.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
@@ -30,6 +31,7 @@ from tillgate import (
     SignatureMismatch,
     Transaction,
     TransactionStatus,
+    WrongCredentials,
 )
 from tillgate.hooks import (
     DisputeStatus,
@@ -45,6 +47,8 @@ from tillgate_stripe.api import Call, is_test_key
 from tillgate_stripe.profile import DEFAULT_METHOD, LANGUAGES, from_units, method, to_units
 
 __all__: list[str] = []
+
+_log = logging.getLogger("tillgate")
 
 _REFUNDED: Final = "payment_intent.latest_charge.refunds"
 _EXPAND: Final = SessionRetrieveParams(expand=[_REFUNDED])
@@ -95,15 +99,15 @@ def tillgate_pay(
     deadline_seconds: float | None,
 ) -> CreatedPayment:
     """Create a Checkout Session."""
-    call = Call(account, "pay", request.reference, moves_money=True, seconds=deadline_seconds)
+    call = Call(account, "pay", request.reference, seconds=deadline_seconds)
     params = _session_params(request)
     key = f"tillgate-pay-{request.reference}"
     with call.errors():
         try:
             session = call.client.v1.checkout.sessions.create(params, {"idempotency_key": key})
-        except stripe.InvalidRequestError as error:
+        except Refused as error:
             if "customer_email" not in params or (
-                error.param != "customer_email" and error.code != "email_invalid"
+                call.refused_parameter != "customer_email" and error.ret_code != "email_invalid"
             ):
                 raise
             del params[
@@ -184,7 +188,10 @@ def tillgate_query(
     with call.errors():
         try:
             session = _session(call, transaction_no, _WITH_FEE)
-        except stripe.PermissionError:  # the key may not read the balance, which only the fee needs
+        except OrderNotFound:
+            raise
+        except Refused as error:  # such as a key that may not read the balance
+            _log_unread(call, "fee", error)
             session = _session(call, transaction_no)
         return _transaction(call, session)
 
@@ -225,7 +232,9 @@ def _candidates(call: Call) -> Iterator[str]:
         intents = call.client.v1.payment_intents.search(
             {"query": f"metadata['reference']:'{quoted}'", "limit": 1},
         ).data
-    except stripe.InvalidRequestError:  # merchants in India have no search
+    except WrongCredentials:
+        raise
+    except Refused:  # merchants in India have no search
         older = sessions.list({"limit": _PAGE, "created": {"lt": since}})
         yield from (
             session.id
@@ -338,22 +347,25 @@ def _refunds(
     """
     if charge is None or not currency:
         return None if session.payment_intent else ()
-    listed = charge.refunds
-    if listed is None or listed.has_more:
-        found = list(
-            call.client.v1.refunds.list({"charge": charge.id, "limit": _PAGE}).auto_paging_iter(),
+    listed, asked = charge.refunds, call.client.v1.refunds
+    try:
+        found = (
+            list(asked.list({"charge": charge.id, "limit": _PAGE}).auto_paging_iter())
+            if listed is None or listed.has_more
+            else listed.data
         )
-    else:
-        found = listed.data
-    return tuple(
-        ReportedRefund(
-            amount=from_units(refund.amount, currency),
-            refund_no=refund.id,
-            refund_id=getattr(refund.metadata, "refund_id", None),
-            outcome=_outcome(call, refund),
+        return tuple(
+            ReportedRefund(
+                amount=from_units(refund.amount, currency),
+                refund_no=refund.id,
+                refund_id=getattr(refund.metadata, "refund_id", None),
+                outcome=_outcome(call, refund),
+            )
+            for refund in found
         )
-        for refund in found
-    )
+    except GatewayError as error:
+        _log_unread(call, "refunds", error)
+        return None
 
 
 def _disputes(
@@ -364,8 +376,21 @@ def _disputes(
 ) -> tuple[ReportedDispute, ...]:
     if charge is None or not currency or not getattr(charge, "disputed", False):
         return ()
-    found = call.client.v1.disputes.list({"charge": charge.id, "limit": _PAGE})
     page = details.page_of(_intent_id(session), sandbox=call.account.sandbox)
+    try:
+        listed = call.client.v1.disputes.list({"charge": charge.id, "limit": _PAGE})
+        found = list(listed.auto_paging_iter())
+    except GatewayError as error:
+        _log_unread(call, "disputes", error)
+        # The charge says that it is disputed: until Stripe says more, all of it is at stake.
+        whole = from_units(session.amount_total or 0, currency)
+        unread = ReportedDispute(
+            amount=whole,
+            status=DisputeStatus.OPEN,
+            dispute_no=charge.id,
+            url=page,
+        )
+        return (unread,)
     return tuple(
         ReportedDispute(
             # A bank may count in another currency; then all of the payment is at stake.
@@ -379,8 +404,13 @@ def _disputes(
             reason=details.text_of(getattr(one, "reason", None), 255),
             url=page,
         )
-        for one in found.auto_paging_iter()
+        for one in found
     )
+
+
+def _log_unread(call: Call, field: str, error: GatewayError) -> None:
+    """Log what is left out of an answer: it must not stand in the way of the money."""
+    _log.warning("stripe: %s of %s cannot be read: %s", field, call.reference, error)
 
 
 def _dispute_status(word: str, charge: stripe.Charge) -> DisputeStatus:
@@ -407,7 +437,7 @@ def tillgate_refund(account: Account, request: RefundRequest) -> Refunded:
     intent = _intent_to_refund(account, request)
     if intent is None:
         raise Refused("not_paid", "nobody has paid, so nothing can be refunded", 400)
-    call = Call(account, "refund", request.reference, moves_money=True)
+    call = Call(account, "refund", request.reference)
     names = {"reference": request.reference, "refund_id": request.refund_id or ""}
     with call.errors():
         refund = call.client.v1.refunds.create(
@@ -425,7 +455,7 @@ def tillgate_refund(account: Account, request: RefundRequest) -> Refunded:
 
 def _intent_to_refund(account: Account, request: RefundRequest) -> str | None:
     """Return the payment intent of a refund. Until it is known no money moves."""
-    looking = Call(account, "refund", request.reference)
+    looking = Call(account, "refund", request.reference, moves_money=False)
     try:
         with looking.errors():
             return _intent_id(_session(looking, request.transaction_no))
@@ -508,7 +538,7 @@ def tillgate_close(
         if session.status == "open":
             try:
                 session = call.client.v1.checkout.sessions.expire(session.id)
-            except stripe.InvalidRequestError:  # the shopper was quicker
+            except Refused:  # the shopper was quicker
                 session = _session(call, session.id)
     return bool(session.status == "expired")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
@@ -281,7 +282,9 @@ def _is_refunded(ledger: OrderLedger, payment: Payment) -> bool:
 
 
 def compare_with_shop(ledger: OrderLedger, described: OrderDescription | None) -> Difference | None:
-    """Return where the shop denies that an order is paid which it must hold to be paid."""
+    """Return where the shop denies that an order is paid which it must hold to be paid, or has
+    cancelled it while its money is held.
+    """
     payment = ledger.order.paid_by
     assert payment is not None
     here = f"the order is paid: {_shown(payment)}"
@@ -297,7 +300,25 @@ def compare_with_shop(ledger: OrderLedger, described: OrderDescription | None) -
             "find out in the shop who took it back, and mark the order paid",
         )
         return _difference(DifferenceKind.SHOP_WAITS, payment, here, there, remedy)
+    if described.is_cancelled and (held := _held_amount(ledger, payment)):
+        there = f"the shop has cancelled it, and {Money(held, payment.currency)} is still held"
+        reason = ReviewReason.CANCELLED_HELD
+        about = [
+            one for one in ledger.reviews if one.payment_id == payment.pk and one.reason == reason
+        ]
+        remedy = "refund it, or note in its review why you keep it"
+        return _difference(reason, payment, here, there, remedy, about)
     return None
+
+
+def _held_amount(ledger: OrderLedger, payment: Payment) -> Decimal:
+    """Return the money of a payment that no refund has taken or will take."""
+    bound = [
+        one.amount
+        for one in ledger.refunds
+        if one.payment_id == payment.pk and one.status in BOUND_REFUND_STATUSES
+    ]
+    return max(NOTHING, money.left_of(payment.amount, bound))
 
 
 # Our own books ------------------------------------------------------------------------------------

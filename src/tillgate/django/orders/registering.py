@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -32,14 +33,19 @@ def new_order(plugin: str, order_key: str, **fields: Any) -> Order:
     return order
 
 
-def open_order(plugin: str, order_key: str, actor: str = "shop") -> None:
+def open_order(
+    plugin: str,
+    order_key: str,
+    actor: str = "shop",
+    until: datetime | None = None,
+) -> None:
     """Register an order that waits for its first payment. Touches the database only: call it where
     the shop writes the order.
 
     If no payment ever starts, the shop receives `order_unpaid` as for any other order. Call it
-    again after that if the shop waits for the order once more.
+    again after that if the shop waits for the order once more; `until` is a time of the shop's own.
     """
-    check_at = unpaid_check_at()
+    check_at = until or unpaid_check_at()
     with contextlib.suppress(IntegrityError), transaction.atomic(using=database()):
         order = new_order(plugin, order_key, unpaid_check_at=check_at)
         record("order.opened", order, actor, "the shop placed the order")

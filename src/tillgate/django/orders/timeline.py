@@ -17,6 +17,8 @@ ACCEPTED: Final = "payment.accepted"
 """The event of a payment that staff accepted as paid with another amount."""
 ERASED: Final = "order.erased"
 """The event of an order whose details were purged or erased."""
+NOTED: Final = "payment.noted"
+"""The event of a note that staff wrote for their colleagues."""
 FORCE_EXPIRE: Final = "payment.force-expired"
 """The event of a payment that staff, and no answer of the gateway, marked as expired."""
 

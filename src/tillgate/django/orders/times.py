@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Order
+from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
 
 Stop = Callable[[], bool]
 """Says that no new work may begin."""
@@ -36,11 +37,36 @@ def disputable() -> timedelta:
 
 def pay_until(order: Order) -> datetime | None:
     """Return when no payment of an order can start any more, so that its goods are not held for
-    ever; None before its first payment.
+    ever; None before its first payment. Time in which money is under way does not count.
     """
     settings = get_settings()
     minutes = max(settings.order_payable_for_minutes, settings.order_unpaid_after_minutes)
-    return order.tried_since + timedelta(minutes=minutes) if order.tried_since else None
+    if order.tried_since is None:
+        return None
+    return order.tried_since + timedelta(minutes=minutes) + _under_way(order)
+
+
+def note_under_way(order: Order) -> None:
+    """Note, under the order's lock, whether money of an open payment is under way. The time in
+    which it was is taken out of the time to try the order.
+    """
+    is_under_way = order.payments.filter(
+        status__in=OPEN_PAYMENT_STATUSES,
+        is_processing=True,
+    ).exists()
+    if is_under_way is (order.under_way_since is not None):
+        return
+    if order.tried_since is not None:
+        order.tried_since += _under_way(order)
+    order.under_way_since = timezone.now() if is_under_way else None
+    order.save(update_fields=["tried_since", "under_way_since"])
+
+
+def _under_way(order: Order) -> timedelta:
+    """Return the part of the time to try an order in which its money is under way so far."""
+    if order.under_way_since is None or order.tried_since is None:
+        return timedelta()
+    return max(timedelta(), timezone.now() - max(order.under_way_since, order.tried_since))
 
 
 def unpaid_check_at(until: datetime | None = None) -> datetime:

@@ -137,6 +137,16 @@ def is_unpaid(order: Order) -> bool:
     )
 
 
+def ended_unpaid(order: Order) -> bool:
+    """Return whether the shop heard that the time to pay an order had passed, and nobody had closed
+    the order before.
+    """
+    told = order.outbox_events.filter(kind=OutboxEventKind.ORDER_UNPAID, done_at__isnull=False)
+    if order.closed_at:
+        told = told.filter(created_at__lte=order.closed_at)
+    return order.paid_by_id is None and told.exists()
+
+
 def _order_unpaid(order: Order, outbox_event: OutboxEvent) -> str:
     is_expected_anew = order.unpaid_check_at is not None and order.unpaid_check_at > timezone.now()
     if is_expected_anew or not is_unpaid(order):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.utils import timezone, translation
@@ -25,6 +25,10 @@ from tillgate.wire.personal import without_personal_data
 from tillgate.wire.texts import storable
 
 _log = logging.getLogger("tillgate")
+
+
+NOT_SENT: Final = "not-sent"
+"""The outcome of a remote event of which the plugin sent nothing."""
 
 
 def enqueue_remote(
@@ -104,7 +108,7 @@ def carry_claimed(claimed: OutboxEvent, leased_until: datetime) -> int:
             .first()
         )
         if event:
-            mark_delivered(event)
+            mark_delivered(event, NOT_SENT if isinstance(answer, str) else "")
             settle_failing(event)
             message = (
                 without_personal_data(storable(answer))

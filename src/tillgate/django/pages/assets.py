@@ -1,5 +1,5 @@
-"""The style and the script of the shopper's pages, read once; their addresses contain a hash of the
-content, for browsers' caches.
+"""The style and the scripts of the shopper's pages, read once; their addresses contain a hash of
+the content, for browsers' caches.
 """
 
 from __future__ import annotations
@@ -33,10 +33,14 @@ def _read(name: str, content_type: str) -> _Asset:
 
 
 ASSETS: Final[Mapping[str, _Asset]] = MappingProxyType(
-    {"pages.css": _read("pages.css", "text/css"), "poll.js": _read("poll.js", "text/javascript")},
+    {
+        "pages.css": _read("pages.css", "text/css"),
+        "choose.js": _read("choose.js", "text/javascript"),
+        "poll.js": _read("poll.js", "text/javascript"),
+    },
 )
 
 
 def asset_url(name: str) -> str:
-    """Return the address of the style or the script."""
+    """Return the address of the style or a script."""
     return f"{reverse('tillgate:asset', args=[name])}?{ASSETS[name].mark}"

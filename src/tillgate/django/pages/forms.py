@@ -5,17 +5,19 @@ style.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from django import forms
 from django.forms.boundfield import BoundWidget
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from tillgate.django.accounts import find_account
 from tillgate.django.amounts import AmountField
 from tillgate.django.methods import MethodChoice, choices_for
+from tillgate.django.pages.browsers import app_of, opens_in
 from tillgate.money import Money
-from tillgate.wire.methods import Terminal
 
 
 class MethodForm(forms.Form):
@@ -31,6 +33,7 @@ class MethodForm(forms.Form):
         account: str = "default",
         price: Money | None = None,
         others: Mapping[str, object] | None = None,
+        user_agent: str = "",
         **options: Any,
     ) -> None:
         """`account` is the name of the account, and `price` the order's: a method that cannot take
@@ -38,19 +41,34 @@ class MethodForm(forms.Form):
 
         `others` are the shop's own ways to pay, codes with names, such as cash on delivery. They
         stand below, in the same list.
+
+        `user_agent` is the request's: methods that cannot open in the browser of another app come
+        last, with a remark.
         """
         super().__init__(*arguments, **options)
         own = [
             MethodChoice(code=code, label=str(name), currencies=(), kind="counter")
             for code, name in (others or {}).items()
         ]
-        self.methods = (*choices_for(find_account(account), price), *own)
+        self.app = app_of(user_agent)
+        here, elsewhere = [], []
+        for one in choices_for(find_account(account), price):
+            if one.problem or opens_in(self.app, one.code):
+                here.append(one)
+            else:
+                elsewhere.append(replace(one, remark=gettext("opens in your browser only")))
+        self.methods = (*here, *own, *elsewhere)
+        self.elsewhere = ", ".join(one.label for one in elsewhere)
         field = self.fields["method"]
         assert isinstance(field, forms.ChoiceField)
         field.choices = [(one.code, one.label) for one in self.methods if not one.problem]
         codes = [code for code, _label in field.choices]
         if codes and self.initial.get("method") not in codes:
             self.initial["method"] = codes[0]
+
+    def opens_here(self, code: str) -> bool:
+        """Tell whether a payment method can open in the shopper's browser."""
+        return not any(one.code == code and one.remark for one in self.methods)
 
     def rows(self) -> list[tuple[MethodChoice, BoundWidget | None]]:
         """Return every method with its radio button, or None for one that cannot take the order."""
@@ -77,11 +95,3 @@ class RefundForm(forms.Form):
         super().__init__(*arguments, **options)
         self.fields["amount"] = AmountField(most=left)
         self.order_fields(self.field_order)
-
-
-def terminal_of(user_agent: str) -> Terminal:
-    """Return the shopper's terminal: a phone's browser, or a desktop's. The terminals of apps are
-    only for apps that declare them.
-    """
-    is_phone = any(mark in user_agent for mark in ("Mobi", "Android", "iPhone"))
-    return Terminal.WAP if is_phone else Terminal.ONLINE

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from django.utils.functional import Promise
+from django.utils.functional import Promise, lazy
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from tillgate.django.models import Payment
+from tillgate.django.pages.awaited import awaited, may_be_paid
 from tillgate.django.payments.handing_out import is_order_paid
 from tillgate.django.reviews.opening import reported_paid
 from tillgate.hooks import OrderDescription
@@ -25,7 +26,8 @@ class Outcome:
     itself until there is other news.
 
     `offers`: the page offers to pay, as "buttons" where nothing was paid, and as quiet "links"
-    where the shopper may have paid. `is_needless`: the order takes no money.
+    where the shopper may have paid. `is_needless`: the order takes no money. `step_url` is the
+    page of a voucher that is still to be paid, and `step_text` the text of its button.
     """
 
     title: str | Promise
@@ -34,6 +36,8 @@ class Outcome:
     awaits: bool = False
     offers: str = ""
     is_needless: bool = False
+    step_url: str = ""
+    step_text: str = ""
 
 
 PAID: Final = Outcome(
@@ -77,18 +81,17 @@ _UNDER_REVIEW: Final = Outcome(
         "before you pay again.",
     ),
 )
-_ON_ITS_WAY: Final = Outcome(
-    title=_("Your payment is on its way"),
-    text=_(
-        "You have finished, and your money needs some time to arrive, perhaps some days. The shop "
-        "keeps your order until then. You need "
-        "not pay again.",
-    ),
-)
 _PAID_OTHERWISE: Final = Outcome(
     title=_("This order is already paid"),
     text=_("You do not have to do anything."),
     sign="paid-sign",
+)
+_PAID_AND_OPEN: Final = replace(
+    _PAID_OTHERWISE,
+    text=_(
+        "Another payment of this order is still open: please do not pay it. If it is paid too, the "
+        "shop refunds it.",
+    ),
 )
 _CONFIRMING: Final = Outcome(
     title=_("Confirming your payment"),
@@ -113,7 +116,7 @@ _UNANSWERED: Final = Outcome(
 )
 _NOT_RECEIVED: Final = Outcome(
     title=_("We have not received a payment yet"),
-    text=_("If you have just paid, this page shows it in a moment. Otherwise nothing was charged."),
+    text=lazy(may_be_paid, str)(),
     awaits=True,
     offers="buttons",
 )
@@ -162,15 +165,33 @@ _UNPAID: Final[dict[tuple[PaymentStatus, str | None], Outcome]] = {
 }
 """By the status and the gateway's own word for it; None stands for every other word."""
 
-_INSTEAD: Final[tuple[tuple[Callable[[Payment], object], Outcome], ...]] = (
-    (lambda payment: reported_paid([payment.pk]), _UNDER_REVIEW),
-    (lambda payment: payment.is_open and payment.is_processing, _ON_ITS_WAY),
+
+def _under_way(payment: Payment) -> Outcome:
+    found = awaited(payment)
+    assert found is not None
+    return Outcome(
+        title=found.title,
+        text=found.text,
+        offers="links" if found.is_voucher else "",
+        step_url=found.url,
+        step_text=found.link_text,
+    )
+
+
+_INSTEAD: Final[tuple[tuple[Callable[[Payment], object], Callable[[Payment], Outcome]], ...]] = (
+    (lambda payment: reported_paid([payment.pk]), lambda _payment: _UNDER_REVIEW),
     # it may be a second payment
     (
         lambda payment: payment.is_open and is_order_paid(payment.order),
-        replace(_PAID_OTHERWISE, awaits=True),
+        lambda payment: (
+            _PAID_AND_OPEN if payment.is_processing else replace(_PAID_OTHERWISE, awaits=True)
+        ),
     ),
-    (lambda payment: not payment.is_open and is_order_paid(payment.order), _PAID_OTHERWISE),
+    (lambda payment: payment.is_open and payment.is_processing, _under_way),
+    (
+        lambda payment: not payment.is_open and is_order_paid(payment.order),
+        lambda _payment: _PAID_OTHERWISE,
+    ),
 )
 """The cases that count before the status of a payment that is not paid. The first that applies
 counts.
@@ -201,7 +222,7 @@ def outcome_of(
             PAID if is_told else _CONFIRMING,
         )
     if instead := next((outcome for applies, outcome in _INSTEAD if applies(payment)), None):
-        return instead
+        return instead(payment)
     if not payment.is_open:
         return _of_unpaid(payment.status, payment.status_text)
     if payment.is_in_doubt or (says_paid and not is_patient):

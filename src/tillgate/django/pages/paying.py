@@ -22,9 +22,13 @@ from tillgate import hooks, money
 from tillgate.django.amounts import money_text
 from tillgate.django.methods import label_of
 from tillgate.django.models import Order, Payment
+from tillgate.django.outbox.handlers import ended_unpaid
 from tillgate.django.pages import owner
-from tillgate.django.pages.forms import MethodForm, terminal_of
+from tillgate.django.pages.awaited import Awaited, awaited
+from tillgate.django.pages.browsers import app_of, opens_in, terminal_of
+from tillgate.django.pages.forms import MethodForm
 from tillgate.django.pages.places import place_at_gateway
+from tillgate.django.pages.summaries import paid_with
 from tillgate.django.pages.tickets import pay_url, remember_shopper, start_url
 from tillgate.django.payments import starting
 from tillgate.django.payments.admission import NotPayable, TryLater
@@ -54,6 +58,7 @@ class Asked:
     choice: Mapping[str, Any] | None
     told: str = ""
     may_change: bool = True
+    user_agent: str = ""
 
 
 def pay_order(request: HttpRequest, asked: Asked) -> HttpResponse:
@@ -67,15 +72,9 @@ def pay_order(request: HttpRequest, asked: Asked) -> HttpResponse:
             chosen = asked.choice.get("method")
             shown = _Shown(form=None, is_asked_back=True, initial={"method": chosen})
         else:
-            shown = _Shown(form=MethodForm(asked.choice))
-    if shown.form is not None and shown.form.is_valid():
-        method = shown.form.cleaned_data["method"]
-        with place_at_gateway() as has_place:
-            if not has_place:
-                return _one_moment(request, asked, method)
-            started, shown.problem = _start(request, asked, method)
-        if started:
-            return _onward(request, started, may_change=asked.may_change)
+            shown = _Shown(form=MethodForm(asked.choice, user_agent=asked.user_agent))
+    if response := _pressed(request, asked, shown):
+        return response
     payments = _Payments(asked)  # a start that failed may have changed them
     paid_by = payments.paid_by
     if paid_by and not payments.is_refunded:
@@ -90,6 +89,7 @@ def pay_order(request: HttpRequest, asked: Asked) -> HttpResponse:
         raise Http404
     has_failed = bool(shown.problem)
     page = _page(asked, payments, order, shown)
+    page["page_link"] = request.build_absolute_uri(str(page["pay_url"]))
     status = 409 if has_failed and page["problem"] else 200
     return render(request, "tillgate/pay.html", page, status=status)
 
@@ -126,6 +126,12 @@ class _Payments:
         """Those of which the shopper has finished, and the money has not arrived."""
         return [one for one in self.all if one.is_open and one.is_processing]
 
+    @cached_property
+    def vouchers(self) -> dict[Payment, Awaited]:
+        """Those of them that are a voucher or transfer to be paid, with their texts."""
+        texts = {one: awaited(one) for one in self.on_its_way}
+        return {one: text for one, text in texts.items() if text and text.is_voucher}
+
     @property
     def came(self) -> list[Payment]:
         """Those that brought money, or may have."""
@@ -153,12 +159,35 @@ class _Payments:
         return self.paid_by is not None and self.paid_by.refunded_amount >= self.paid_by.amount
 
     @property
+    def is_uncharged(self) -> bool:
+        """Whether nobody paid and nobody can any more, as far as the gateway's answers say."""
+        ended = (not one.is_open and one.status != PaymentStatus.PAID for one in self.all)
+        return all(ended) and not self.under_review
+
+    @property
     def home(self) -> str:
         """The shop's page for the newest payment, or else its front page."""
         return (owner.home(self.all[0]) if self.all else None) or get_script_prefix()
 
 
 # Act ----------------------------------------------------------------------------------------------
+
+
+def _pressed(request: HttpRequest, asked: Asked, shown: _Shown) -> HttpResponse | None:
+    """Start the payment that the form asks for, unless its method cannot open in this browser;
+    return where the shopper goes on, or None where the page must be shown again.
+    """
+    if shown.form is None or not shown.form.is_valid():
+        return None
+    method = shown.form.cleaned_data["method"]
+    shown.is_sent_elsewhere = not shown.form.opens_here(method)
+    if shown.is_sent_elsewhere:
+        return None
+    with place_at_gateway() as has_place:
+        if not has_place:
+            return _one_moment(request, asked, method)
+        started, shown.problem = _start(request, asked, method)
+    return _onward(request, started, may_change=asked.may_change) if started else None
 
 
 def _start(request: HttpRequest, asked: Asked, method: str) -> tuple[Started | None, str]:
@@ -168,7 +197,7 @@ def _start(request: HttpRequest, asked: Asked, method: str) -> tuple[Started | N
             asked.plugin,
             asked.order_key,
             method=method,
-            terminal=terminal_of(request.headers.get("User-Agent", "")),
+            terminal=terminal_of(request),
             data={"language": get_language()},  # for mail
             despite=asked.told.split(),
             shopper_ip=request.META.get("REMOTE_ADDR"),
@@ -224,12 +253,15 @@ def _one_moment(request: HttpRequest, asked: Asked, method: str) -> HttpResponse
 
 @dataclass(slots=True, kw_only=True)
 class _Shown:
-    """The form as the shopper left it, and what the page has to say about it."""
+    """The form as the shopper left it, and what the page has to say about it. `is_sent_elsewhere`:
+    the chosen method cannot open in this browser.
+    """
 
     form: MethodForm | None
     is_asked_back: bool = False
     initial: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
+    is_sent_elsewhere: bool = False
 
 
 def _page(
@@ -247,7 +279,7 @@ def _page(
     takes_money = detail is None and not is_free
     if takes_money:
         _offer(asked, order, shown)
-    came = payments.came
+    came, vouchers = payments.came, payments.vouchers
     change_url = owner.web_address(order.change_url) if asked.may_change and not came else None
     names = " ".join(one.reference for one in came)
     return {
@@ -257,14 +289,18 @@ def _page(
         "order": order,
         "change_url": change_url,
         "is_asked_back": shown.is_asked_back,
+        "is_sent_elsewhere": shown.is_sent_elsewhere,
         "not_payable": detail,
+        "is_over": known is not None and not order.payable and ended_unpaid(known),
+        "is_uncharged": payments.is_uncharged,
         "again_url": change_url if order.not_payable_detail else None,
         "home_url": None if takes_money else payments.home,
-        "begun": _begun(payments, order),
+        "begun": _begun(payments, order, asked.user_agent),
         "open_pages": owner.needless_pages(payments.all, order, takes_money=takes_money),
         "held": _shown_held(payments.held),
         "under_review": _methods_of(payments.under_review),
-        "on_its_way": _methods_of(payments.on_its_way),
+        "on_its_way": _methods_of([one for one in payments.on_its_way if one not in vouchers]),
+        "vouchers": list(vouchers.values()),
         # In the address, since a shop may have a form of its own.
         "pay_url": pay_url(asked.plugin, asked.order_key, may_change=asked.may_change)
         + (f"?{urlencode({'held': names})}" if names else ""),
@@ -276,10 +312,15 @@ def _offer(asked: Asked, order: hooks.OrderDescription, shown: _Shown) -> None:
     try:
         price = Money(order.amount, order.currency)
     except TillgateError:  # starting the payment refuses such an amount with a reason
-        shown.form = shown.form or MethodForm(initial=shown.initial)
+        shown.form = shown.form or MethodForm(initial=shown.initial, user_agent=asked.user_agent)
         return
     choice = None if shown.is_asked_back else asked.choice
-    shown.form = form = MethodForm(choice, price=price, initial=shown.initial)
+    shown.form = form = MethodForm(
+        choice,
+        price=price,
+        initial=shown.initial,
+        user_agent=asked.user_agent,
+    )
     if not shown.problem and form.methods and all(method.problem for method in form.methods):
         shown.problem = _("None of our payment methods takes %(amount)s.") % {
             "amount": money_text(price.amount, price.currency),
@@ -287,7 +328,7 @@ def _offer(asked: Asked, order: hooks.OrderDescription, shown: _Shown) -> None:
 
 
 def _methods_of(payments: list[Payment]) -> str:
-    return ", ".join(dict.fromkeys(label_of(payment.method) for payment in payments))
+    return ", ".join(dict.fromkeys(paid_with(payment) for payment in payments))
 
 
 def _shown_held(held: list[Payment]) -> dict[str, Any] | None:
@@ -313,14 +354,20 @@ def _held_text(held: list[Payment]) -> str:
     return money_text(amount, held[0].currency)
 
 
-def _begun(payments: _Payments, order: hooks.OrderDescription) -> dict[str, Any] | None:
-    """Return the newest open payment of what the order costs, or None."""
+def _begun(
+    payments: _Payments,
+    order: hooks.OrderDescription,
+    user_agent: str,
+) -> dict[str, Any] | None:
+    """Return the newest open payment of what the order costs or None, with its payment
+    page where that opens in this browser.
+    """
     alike = (one for one in payments.all if one.is_open and owner.costs_as_paid(order, one))
     payment = next(filter(may_go_on, alike), None)
     if payment is None:
         return None
     return {
         "method": label_of(payment.method),
-        "payment_url": payment.payment_url,
+        "payment_url": payment.payment_url if opens_in(app_of(user_agent), payment.method) else "",
         "return_url": reverse("tillgate:return", args=[payment.return_key]),
     }

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache, partial
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -16,6 +18,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
@@ -23,18 +26,20 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from tillgate import hooks
 from tillgate.django.accounts import dialect_of
-from tillgate.django.methods import label_of
 from tillgate.django.models import Payment
 from tillgate.django.orders.locking import without_atomic_requests
 from tillgate.django.outbox import delivering
 from tillgate.django.pages import owner
 from tillgate.django.pages.assets import ASSETS
+from tillgate.django.pages.browsers import app_of, opens_in, user_agent_of
 from tillgate.django.pages.gateways import received
 from tillgate.django.pages.outcomes import PAID, Outcome, of_order, outcome_of
 from tillgate.django.pages.paying import Asked, pay_order
+from tillgate.django.pages.summaries import paid_with
 from tillgate.django.pages.tickets import is_shopper, pay_url, read_start_ticket, read_ticket
 from tillgate.django.payments import notifications
 from tillgate.django.payments.handing_out import may_go_on
+from tillgate.django.payments.reconciling import reconcile_once_more
 from tillgate.django.payments.starting import why_not
 from tillgate.django.reviews.opening import reported_paid
 from tillgate.django.worker.watch import look_now_and_then
@@ -45,9 +50,13 @@ from tillgate.wire.notifications import Notification
 _log = logging.getLogger("tillgate")
 
 _POLL_SECONDS: Final = 3
+_QUICK_POLLS: Final = 10
+"""A page asks so often once a second, then every three: most money is here by then, and a
+notification that comes meanwhile turns the page at once.
+"""
 _PATIENT_POLLS: Final = 40
-"""The number of requests of a waiting page; after that, in two minutes, it describes the next
-steps.
+"""The number of requests of a waiting page; after that, in less than two minutes, it describes the
+next steps.
 """
 _LATE_POLL_SECONDS: Final = 20
 _LATE_POLLS: Final = 180
@@ -73,13 +82,13 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
     """
     look_now_and_then()
     read = cache(partial(received, request))  # the address first: strangers cost no parsing
-    payment = _returned(request, key, read)
+    began, payment = timezone.now(), _returned(request, key, read)
     if payment is None:
         raise Http404
     stand = _stand(request, payment, read().parameters.get("status", ""))
     if stand.home and stand.is_the_shops:
         return _private(HttpResponseRedirect(stand.home))
-    page = {**_page(stand), "next_url": stand.next_url(), "poll": _poll(stand)}
+    page = {**_page(stand), "next_url": stand.next_url(), "poll": _poll(stand, began)}
     return _private(render(request, "tillgate/return.html", page))
 
 
@@ -91,8 +100,9 @@ class _Stand:
     """How a payment and its order stand when a shopper comes back.
 
     `word` is the return's own status; `waits` counts the requests of the waiting page. `home` is
-    the shop's page, and `is_the_shops` says that it comes instead of ours. `may_pay`: the order
-    takes money. `choose_url` leads to another payment method.
+    the shop's page, and `is_the_shops` says that it comes instead of ours. `opens_here`: the
+    payment page opens in this browser. `may_pay`: the order takes money. `choose_url` leads to
+    another payment method.
     """
 
     path: str
@@ -103,6 +113,7 @@ class _Stand:
     waits: int
     home: str | None
     is_the_shops: bool = False
+    opens_here: bool = True
     may_pay: bool = False
     may_change: bool = False
     choose_url: str = ""
@@ -161,6 +172,7 @@ def _stand(request: HttpRequest, payment: Payment, word: str) -> _Stand:
         waits=waits,
         home=home,
         is_the_shops=outcome is PAID,
+        opens_here=opens_in(app_of(user_agent_of(request)), payment.method),
     )
     if home and outcome is PAID:
         return stand
@@ -223,18 +235,19 @@ def _may_choose_here(payment: Payment) -> bool:
 
 def _page(stand: _Stand) -> dict[str, Any]:
     payment, order, outcome = stand.payment, stand.order, stand.outcome
-    refunded, goes_on = payment.refunded_amount, stand.may_pay and not stand.is_repriced
+    refunded = payment.refunded_amount
+    goes_on = stand.may_pay and stand.opens_here and not stand.is_repriced
     return {
         "outcome": outcome,
         "payment": payment,
         "order": order,
-        "method": label_of(payment.method),
+        "method": paid_with(payment),
         # all of it is an outcome
         "refunded_amount": refunded if refunded < payment.amount else None,
         "is_polling": stand.is_polling,
         "is_repriced": stand.is_repriced,
         "open_pages": _open_pages(stand),
-        "poll_seconds": _POLL_SECONDS,
+        "poll_seconds": _POLL_SECONDS if stand.waits else 1,
         "look_again_url": stand.path if payment.is_open and not outcome.is_needless else "",
         "payment_url": payment.payment_url
         if goes_on and order and owner.costs_as_paid(order, payment) and may_go_on(payment)
@@ -254,22 +267,28 @@ def _open_pages(stand: _Stand) -> list[dict[str, Any]]:
     return owner.needless_pages(siblings, stand.order, takes_money=stand.may_pay)
 
 
-def _poll(stand: _Stand) -> dict[str, Any] | None:
+def _poll(stand: _Stand, began: datetime) -> dict[str, Any] | None:
     """Return what the script needs to turn the page: often while it waits, seldom for an hour
-    after that, and for an order that takes no money.
+    after that, while money is under way, and for an order that takes no money.
+
+    `began` is when the request began: its own query of the gateway allows one more.
     """
     payment, is_polling = stand.payment, stand.is_polling
     is_late = (
         payment.is_open
         and not payment.is_in_doubt
-        and not payment.is_processing
-        and (stand.outcome.is_needless or not stand.is_patient)
+        and (payment.is_processing or stand.outcome.is_needless or not stand.is_patient)
     )
     if not is_polling and not is_late:
         return None
+    path, asked_at = reverse("tillgate:status", args=[payment.return_key]), payment.last_returned_at
+    asks = {"offers": "payment"} if stand.may_pay else {}
+    asks |= {"stands": "under-way"} if payment.is_processing else {}
+    again = {"after": asked_at.isoformat()} if asked_at and asked_at >= began else {}
     return {
-        "statusUrl": reverse("tillgate:status", args=[payment.return_key])
-        + ("?offers=payment" if stand.may_pay else ""),
+        "statusUrl": f"{path}?{urlencode(asks)}",
+        "firstUrl": f"{path}?{urlencode(asks | again)}",
+        "quick": max(0, _QUICK_POLLS - stand.waits),
         "settledUrl": stand.next_url(),
         "tiredUrl": stand.next_url(_PATIENT_POLLS) if is_polling else "",
         "seconds": _POLL_SECONDS if is_polling else _LATE_POLL_SECONDS,
@@ -292,24 +311,31 @@ def _private(response: HttpResponse, referrer: str = "no-referrer") -> HttpRespo
 @without_atomic_requests
 def status(request: HttpRequest, key: str) -> HttpResponse:
     """Return the state of a payment to its waiting page, and whether the page must change. It only
-    reads rows.
+    reads rows, but for one query of the gateway after that of the return: `after` is its time.
 
     A page that offers to pay must also change when another payment has paid the order, or the order
-    was closed.
+    was closed. A page about money under way must not change for that.
     """
-    fields = ("pk", "status", "is_processing", "order__paid_by", "order__closed_at")
-    found = Payment.objects.filter(return_key=key).values_list(*fields).first()
-    if found is None:
+    payment = Payment.objects.select_related("order").filter(return_key=key).first()
+    if payment is None:
         raise Http404
-    number, stands, is_processing, paid_by, closed_at = found
-    is_over = "offers" in request.GET and bool(paid_by or closed_at)
+    if after := _moment(request.GET.get("after", "")):
+        payment = reconcile_once_more(payment, after)
+    order, is_open = payment.order, payment.status in OPEN_PAYMENT_STATUSES
+    is_over = "offers" in request.GET and bool(order.paid_by_id or order.closed_at)
     is_settled = (
-        stands not in OPEN_PAYMENT_STATUSES
-        or is_processing
+        not is_open
+        or payment.is_processing is not ("stands" in request.GET)
         or is_over
-        or bool(reported_paid([number]))
+        or bool(reported_paid([payment.pk]))
     )
-    return _private(JsonResponse({"status": stands, "settled": is_settled}))
+    return _private(JsonResponse({"status": payment.status, "settled": is_settled}))
+
+
+def _moment(text: str) -> datetime | None:
+    with suppress(ValueError):
+        return datetime.fromisoformat(text)
+    return None
 
 
 @login_not_required
@@ -332,6 +358,7 @@ def pay(request: HttpRequest, ticket: str) -> HttpResponse:
                 choice=request.POST if request.method == "POST" else None,
                 told=request.GET.get("held", ""),
                 may_change=may_change,
+                user_agent=user_agent_of(request),
             )
             return _postable(pay_order(request, asked))
     raise Http404
@@ -356,6 +383,7 @@ def start(request: HttpRequest, ticket: str) -> HttpResponse:
         choice={"method": method} if request.method == "GET" else None,
         told=told,
         may_change=may_change,
+        user_agent=user_agent_of(request),
     )
     return _postable(pay_order(request, asked))
 

@@ -21,13 +21,24 @@ from tillgate.django import words
 from tillgate.django.amounts import money_text
 from tillgate.django.masking import Mask
 from tillgate.django.models import Refund, TimelineEntry
-from tillgate.lifecycle import RefundStatus
+from tillgate.lifecycle import RefundStatus, ReviewAction
 
 Shown = TypeVar("Shown")
 Row = TypeVar("Row", bound=Model)
 
 MAY_REFUND: Final = "tillgate.refund_payment"
 MAY_RESOLVE: Final = "tillgate.resolve_review"
+_ABOUT_REFUNDS: Final = (
+    ReviewAction.REFUND,
+    ReviewAction.REFUND_DONE,
+    ReviewAction.REFUND_NOT_DONE,
+    ReviewAction.REFUND_REPORTED,
+    ReviewAction.WITHDRAW,
+    ReviewAction.RECORD_EXTERNAL_REFUND,
+)
+"""The review actions that need the permission to refund as well: they move money, or change how
+much can be refunded.
+"""
 
 MOST_SHOWN: Final = 300
 """The limit of rows of one kind on a page, such as timeline entries: more than most payments ever
@@ -39,6 +50,11 @@ _JUST_REFUNDED: Final = timedelta(minutes=10)
 
 _LONGEST_ID: Final = 18
 """The number of digits that every database accepts for the id of a row."""
+
+
+def needed_for(action: str) -> list[str]:
+    """Return the permissions that a review action needs."""
+    return [MAY_RESOLVE, *([MAY_REFUND] if action in _ABOUT_REFUNDS else [])]
 
 
 def badge(word: words.Word) -> SafeString:

@@ -7,18 +7,20 @@ that was restored may give the key to another shopper's order, and never with th
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from django.core import signing
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils import timezone
 
 from tillgate.django.models import Order, Payment
 from tillgate.django.orders.registering import registered
 
 _SALT: Final = "tillgate.pay"
 _PAY_ONLY_SALT: Final = "tillgate.pay-only"
+_LINK_SALT: Final = "tillgate.pay-link"
 VALID_FOR: Final = timedelta(days=7)
 _COOKIE: Final = "tillgate_shopper"
 _START_SALT: Final = "tillgate.start"
@@ -35,9 +37,17 @@ def pay_url(plugin: str, order_key: str, *, may_change: bool = True) -> str:
     return reverse("tillgate:pay", args=[new_ticket(plugin, order_key, may_change=may_change)])
 
 
-def new_ticket(plugin: str, order_key: str, *, may_change: bool = True) -> str:
-    """Return the ticket in that path."""
+def new_ticket(
+    plugin: str,
+    order_key: str,
+    *,
+    may_change: bool = True,
+    until: datetime | None = None,
+) -> str:
+    """Return the ticket in that path; `until` is its own end, in place of a week."""
     held = [plugin, order_key, _moment(registered(plugin, order_key))]
+    if until is not None:
+        return signing.dumps([*held, int(until.timestamp())], salt=_LINK_SALT)
     return signing.dumps(held, salt=_SALT if may_change else _PAY_ONLY_SALT)
 
 
@@ -51,6 +61,17 @@ def read_ticket(ticket: str, *, may_change: bool = True) -> tuple[str, str] | No
             salt=_SALT if may_change else _PAY_ONLY_SALT,
             max_age=VALID_FOR,
         )
+    except (signing.BadSignature, ValueError, TypeError):
+        return _read_link(ticket) if may_change else None
+    return (str(plugin), str(order_key)) if _names(plugin, order_key, moment) else None
+
+
+def _read_link(ticket: str) -> tuple[str, str] | None:
+    """Return the same of a ticket with an end of its own."""
+    try:
+        plugin, order_key, moment, until = signing.loads(ticket, salt=_LINK_SALT)
+        if until <= timezone.now().timestamp():
+            return None
     except (signing.BadSignature, ValueError, TypeError):
         return None
     return (str(plugin), str(order_key)) if _names(plugin, order_key, moment) else None

@@ -104,11 +104,18 @@ def _greater_claim(about: Review, newest: int, open_rows: Iterable[Review]) -> R
     return most if is_unread or most.claim > about.claim else None
 
 
-def accept_as_paid(about: Review, staff: str, answer: Answer) -> Payment:
+def accept_as_paid(
+    about: Review,
+    staff: str,
+    answer: Answer,
+    *,
+    delivers: bool = True,
+) -> Payment:
     """Take a payment for paid with the amount that the gateway reports, as staff decide; the shop
     decides whether that is enough.
 
-    `about` is the review that staff have read, and `answer` a fresh one. Raises `InvalidRequest`
+    `about` is the review that staff have read, and `answer` a fresh one. Without `delivers` the
+    caller tells the shop. Raises `InvalidRequest`
     where the review is closed or says something else by now, and where the answer differs in more
     than the amount, or in another amount than staff have read.
     """
@@ -153,5 +160,6 @@ def accept_as_paid(about: Review, staff: str, answer: Answer) -> Payment:
             notifications_before=payment.notifications,
             event=ACCEPTED,
         )
-    deliver(payment.order_id)
+    if delivers:
+        deliver(payment.order_id)
     return payment

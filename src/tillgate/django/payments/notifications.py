@@ -236,7 +236,13 @@ def receive(
         # The payment's row first: the insert of a notification locks it too, and InnoDB could not
         # raise that lock for two at the same time.
         waits = not even_if_paid and is_late(payment, hashed, is_forged=is_forged)
-        may_ask = not waits and claim_poll(payment, hashed, even_if_paid=even_if_paid, **counted)
+        may_ask = not waits and claim_poll(
+            payment,
+            hashed,
+            even_if_paid=even_if_paid,
+            column="last_returned_at" if kind is NotificationKind.RETURN else "last_polled_at",
+            counted=counted,
+        )
         keep(payment, kind, bounded(received, kept), method, signature, count=payment.notifications)
     if is_forged:
         with errors_logged(payment.reference):

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from django.db import connections, transaction
 from django.db.models import Exists
@@ -24,7 +25,12 @@ from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, dat
 from tillgate.django.orders.locking import durable, locked_order, network, outside_transactions
 from tillgate.django.orders.status import queue_event, write_status
 from tillgate.django.orders.timeline import record
-from tillgate.django.orders.times import disputable, pay_until, unpaid_check_at
+from tillgate.django.orders.times import (
+    disputable,
+    note_under_way,
+    pay_until,
+    unpaid_check_at,
+)
 from tillgate.django.outbox.delivering import deliver, deliver_due
 from tillgate.django.payments.admission import note_hung_query, resting_queries
 from tillgate.django.payments.details import note_details
@@ -56,6 +62,7 @@ from tillgate.wire.personal import kept_fields, without_personal_data
 _log = logging.getLogger("tillgate")
 
 _NO_VERSIONS: Final[Mapping[str, str]] = MappingProxyType({})
+_NOT_COUNTED: Final[Mapping[str, int]] = MappingProxyType({})
 BY_STAFF: Final = "staff:"
 _OVER_UNPAID: Final = frozenset({PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED})
 _QUICK_SECONDS: Final = 5.0
@@ -63,9 +70,11 @@ _HANG_SECONDS: Final = 4.0
 """A quick query that took longer held a thread of the web server in vain."""
 _POLL_LEASE: Final = timedelta(minutes=1)
 """Longer than a quick query takes: if its process dies, the worker polls then."""
+_Claimant = Literal["last_polled_at", "last_returned_at"]
 _CLAIMED: Final = (
     "status_since",
     "last_polled_at",
+    "last_returned_at",
     "next_poll_at",
     "notifications",
     "forged_notifications",
@@ -103,15 +112,34 @@ def reconcile(payment: Payment, actor: str) -> Payment:
     return apply_answer(payment, ask(payment, quickly=True), actor)
 
 
+def reconcile_once_more(payment: Payment, after: datetime) -> Payment:
+    """Query the gateway once more after the query of the shopper's return, at `after`, and apply
+    the answer: the money often comes within a second. Return the payment as it now stands.
+
+    Each query of a return allows one: a later call with the same time asks nothing.
+    """
+    outside_transactions("reconcile_once_more")
+    is_due = payment.is_open and after == payment.last_returned_at
+    if not is_due or not claim_poll(payment, column="last_returned_at", once_after=after):
+        return payment
+    return apply_answer(payment, ask(payment, quickly=True), "return")
+
+
 def claim_poll(
     payment: Payment,
     hashed: str = "",
     *,
     even_if_paid: bool = False,
-    **counted: int,
+    column: _Claimant = "last_polled_at",
+    once_after: datetime | None = None,
+    counted: Mapping[str, int] = _NOT_COUNTED,
 ) -> bool:
     """Take the right to query a payment now, and return whether it was given: not when the payment
     was queried just now.
+
+    `column` has the time of the last such query: returns have one of their own, so that a
+    notification after a return is not held up. `once_after` is the time of the return's query that
+    may be followed by this one at once.
 
     In both cases the worker polls soon, should this process die or the right be denied (I7).
     `counted` are counters of notifications to raise in the same statement, and `hashed` is the hash
@@ -119,7 +147,16 @@ def claim_poll(
     changes an unchanged row only; a changed one is read again, under its lock.
     """
     rows, rest = Payment.objects.filter(pk=payment.pk), resting_queries(payment.account)
-    changes, may_ask = _claim(payment, hashed, counted, even_if_paid=even_if_paid)
+    claim = partial(
+        _claim,
+        payment,
+        hashed,
+        counted,
+        even_if_paid=even_if_paid,
+        column=column,
+        once_after=once_after,
+    )
+    changes, may_ask = claim()
     unchanged = rows.filter(**{name: getattr(payment, name) for name in _CLAIMED})
     # The same statement sees whether the gateway hangs.
     if not (unchanged.filter(~Exists(rest)) if may_ask else unchanged).update(**changes):
@@ -129,13 +166,7 @@ def claim_poll(
         no_key = connections[database()].features.has_select_for_no_key_update
         with transaction.atomic(using=database()):
             assign(payment, rows.select_for_update(no_key=no_key).values().get())
-            changes, may_ask = _claim(
-                payment,
-                hashed,
-                counted,
-                even_if_paid=even_if_paid,
-                hangs=rest.exists(),
-            )
+            changes, may_ask = claim(hangs=rest.exists())
             rows.update(**changes)
     assign(payment, changes)
     return may_ask
@@ -144,9 +175,11 @@ def claim_poll(
 def _claim(
     payment: Payment,
     hashed: str,
-    counted: dict[str, int],
+    counted: Mapping[str, int],
     *,
     even_if_paid: bool,
+    column: _Claimant,
+    once_after: datetime | None,
     hangs: bool = False,
 ) -> tuple[dict[str, Any], bool]:
     changes: dict[str, Any] = {
@@ -163,8 +196,9 @@ def _claim(
     now, throttle = timezone.now(), timedelta(seconds=get_settings().notification_throttle_seconds)
     if hangs:  # each query would hold one more thread, and the worker asks soon
         return changes | {"next_poll_at": min(now, payment.next_poll_at or now)}, False
-    if payment.last_polled_at is None or payment.last_polled_at <= now - throttle:
-        return changes | {"last_polled_at": now, "next_poll_at": now + throttle + _POLL_LEASE}, True
+    last: datetime | None = getattr(payment, column)
+    if last is None or last <= now - throttle or last == once_after:
+        return changes | {column: now, "next_poll_at": now + throttle + _POLL_LEASE}, True
     soon = now + throttle
     return changes | {"next_poll_at": min(soon, payment.next_poll_at or soon)}, False
 
@@ -376,7 +410,7 @@ def write_decision(
     entry of a new status.
     """
     order = payment.order
-    has_moved = decision.status != payment.status
+    has_moved, was_under_way = decision.status != payment.status, payment.is_processing
     is_identified = decision.transaction_no and decision.transaction_no != payment.transaction_no
     has_finished = decision.is_processing and not payment.is_processing
     if has_moved and decision.status is PaymentStatus.PAID and decision.transaction_no:
@@ -387,7 +421,8 @@ def write_decision(
     if has_moved:
         name, detail = event or f"payment.{decision.status}", decision.detail
         evidence = dict(answer.transaction.raw) if isinstance(answer, Found) else {}
-        record(name, order, actor, detail, payment=payment, evidence=evidence)
+        extra = {"was_under_way": "yes"} if was_under_way else None
+        record(name, order, actor, detail, payment=payment, evidence=evidence, extra=extra)
         after_change(order, payment)
     if has_finished:
         record("payment.processing", order, actor, decision.detail, payment=payment)
@@ -402,7 +437,7 @@ def _write_columns(
     answer: Answer,
     notifications_before: int,
 ) -> None:
-    now, changed = timezone.now(), []
+    now, changed, was_processing = timezone.now(), [], payment.is_processing
     if decision.status != payment.status:
         changed = write_status(payment, decision.status, now)
         payment.status_text = (
@@ -417,6 +452,8 @@ def _write_columns(
     payment.save(
         update_fields=[*changed, "status_text", "transaction_no", "is_processing", "next_poll_at"],
     )
+    if payment.is_processing != was_processing:
+        note_under_way(payment.order)
 
 
 def _conclude(payment: Payment, answer: Answer, decision: Decision, actor: str) -> None:

@@ -48,7 +48,7 @@ _log = logging.getLogger("tillgate")
 
 def refund(
     payment_id: int,
-    amount: Decimal | str,
+    amount: Decimal | str | None,
     *,
     staff: str = "",
     reason: str = "",
@@ -57,7 +57,8 @@ def refund(
     newest_refund: int | None = None,
     about: Review | None = None,
 ) -> Refund:
-    """Refund part or all of a payment now, and return the refund with its outcome.
+    """Refund part or all of a payment now, and return the refund with its outcome. Without an
+    amount it is all that can still be refunded, as the order's lock shows it.
 
     A key that a refund of the payment already has returns that refund, even a failed one; with
     another amount it raises `RefundNotPossible`. Without a key each call asks for a refund of its
@@ -95,7 +96,7 @@ def refund(
 
 def queue_refund(
     payment_id: int,
-    amount: Decimal | str,
+    amount: Decimal | str | None,
     *,
     staff: str = "",
     reason: str = "",
@@ -124,7 +125,7 @@ def queue_refund(
 
 def _queue(
     payment_id: int,
-    amount: Decimal | str,
+    amount: Decimal | str | None,
     staff: str,
     reason: str,
     data: Mapping[str, Any],
@@ -135,7 +136,7 @@ def _queue(
     """Return the refund of a wish, and whether this call has written it."""
     _check_key(idempotency_key)
     order_id, currency = Payment.objects.values_list("order_id", "currency").get(pk=payment_id)
-    exact = money.amount(amount, currency)
+    asked = None if amount is None else money.amount(amount, currency)
     with joined_order(order_id) as order:
         # Under locks, since the host's transaction may see an old snapshot where it reads without.
         payment = Payment.objects.select_for_update().get(pk=payment_id)
@@ -143,12 +144,13 @@ def _queue(
         refunds = list(payment.refunds.select_for_update())
         # Before all other checks: what happened since the first call, such as its own refund, must
         # not refuse the second.
-        if earlier := _refund_of_key(payment, refunds, idempotency_key, exact):
+        if earlier := _refund_of_key(payment, refunds, idempotency_key, asked):
             return earlier, False
         _check_refundable(payment)
         check_newest_refund(payment, newest_refund)
         check_open(about)
         left = refundable(payment, refunds)
+        exact = _rest(payment, left) if asked is None else asked
         if exact > left:
             remedy = (
                 f"is more than the {Money(left, currency)} that can still be refunded of "
@@ -172,6 +174,16 @@ def _queue(
         message = str(queued.money) + (f": {queued.reason}" if reason else "")
         record("refund.queued", order, actor, message, payment=payment, refund=queued)
     return queued, True
+
+
+def _rest(payment: Payment, left: Decimal) -> Decimal:
+    """Return all that is left to refund; raise `RefundNotPossible` where nothing is."""
+    if not left:
+        raise RefundNotPossible(
+            f"nothing of payment {payment.reference} is left to refund",
+            _("nothing is left to refund"),
+        )
+    return left
 
 
 def _check_refundable(payment: Payment) -> None:

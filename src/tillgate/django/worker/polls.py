@@ -91,7 +91,8 @@ class _Answers:
         )
         self._unchanged: dict[datetime | None, list[Payment]] = defaultdict(list)
         self._in_order: list[AppliedAnswer] = []
-        self._unanswered: list[Payment] = []
+        self._unanswered: dict[Payment, str] = {}
+        """Payments that should long be settled, with the reason why no answer is usable."""
 
     def apply(self) -> None:
         """Apply each, and reschedule unchanged payments together."""
@@ -132,7 +133,7 @@ class _Answers:
             self._in_order.append(AppliedAnswer(payment, answer, is_in_order=is_in_order))
         if not decision.is_conclusive:
             self._turn.work.note("inconclusive")
-            self._note_unanswered(payment, PaymentStatus(decision.status))
+            self._note_unanswered(payment, PaymentStatus(decision.status), decision.detail)
 
     def _write(self, payment: Payment, answer: Answer) -> None:
         is_written = False
@@ -142,19 +143,19 @@ class _Answers:
                 self._batch.has_news = True
             is_written = True
         if not is_written:
-            self._note_unanswered(payment, PaymentStatus(payment.status))
+            self._note_unanswered(payment, PaymentStatus(payment.status), "")
 
-    def _note_unanswered(self, payment: Payment, status: PaymentStatus) -> None:
+    def _note_unanswered(self, payment: Payment, status: PaymentStatus, detail: str) -> None:
         is_late = not payment.is_processing and is_unanswered(status, payment.expires_at, self._now)
-        if is_late and payment not in self._unanswered:
-            self._unanswered.append(payment)
+        if is_late:
+            self._unanswered.setdefault(payment, detail)
 
 
-def _open_unanswered(payments: list[Payment]) -> None:
+def _open_unanswered(payments: dict[Payment, str]) -> None:
     """Open a review about payments that should long be settled, unless the account has the
     trouble.
     """
-    account = payments[0].account
+    account, reason = next(iter(payments)).account, ReviewReason.PAYMENT_UNANSWERED
     wrong = Review.objects.filter(
         account=account,
         reason__in=ACCOUNT_REASONS,
@@ -163,8 +164,12 @@ def _open_unanswered(payments: list[Payment]) -> None:
     told_at = wrong.order_by("-opened_at").values_list("opened_at", flat=True).first()
     if told_at and not has_answered(account, told_at):
         return
-    for payment in payments:
+    # The words of a fault change with each poll, and are no news: an open review stays as it is.
+    known = open_among(open_key(reason, payment, account) for payment in payments)
+    for payment, detail in payments.items():
+        if open_key(reason, payment, account) in known:
+            continue
         with locked_order(payment.order_id) as order:
             if order.payments.filter(pk=payment.pk, status__in=OPEN_PAYMENT_STATUSES).exists():
-                reason = ReviewReason.PAYMENT_UNANSWERED
-                open_review(reason, {}, "worker", payment)
+                facts = {"case": "error", "error": detail} if detail else {}
+                open_review(reason, facts, "worker", payment)

@@ -23,12 +23,13 @@ from tillgate.testing.conformance.money import Money
 from tillgate.testing.conformance.notifications import Notifications
 from tillgate.testing.conformance.paying import Paying
 from tillgate.testing.conformance.refunds import Refunds
+from tillgate.testing.conformance.slow import Slow
 from tillgate.testing.driver import ShopDriver
 from tillgate.testing.scenarios import Scenarios
 
 
 @pytest.mark.usefixtures("conforming")
-class Conformance(Paying, Notifications, Money, Refunds, Faults, Scenarios):
+class Conformance(Paying, Slow, Notifications, Money, Refunds, Faults, Scenarios):
     """All scenarios. A subclass names its `driver`, or overrides the fixture `shop_driver`."""
 
     driver: ClassVar[ShopDriver | None] = None

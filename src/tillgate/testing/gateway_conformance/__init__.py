@@ -20,12 +20,13 @@ import pytest
 from tillgate.testing.gateway_conformance.notifying import Notifying
 from tillgate.testing.gateway_conformance.paying import PayingAtGateway
 from tillgate.testing.gateway_conformance.refunding import Refunding
+from tillgate.testing.gateway_conformance.spoiling import Spoiling
 from tillgate.testing.gateway_driver import GatewayDriver
 from tillgate.testing.scenarios import Scenarios
 
 
 @pytest.mark.usefixtures("conforming_gateway")
-class GatewayConformance(PayingAtGateway, Refunding, Notifying, Scenarios):
+class GatewayConformance(PayingAtGateway, Spoiling, Refunding, Notifying, Scenarios):
     """All scenarios. A subclass names the class of its `driver`."""
 
     driver: ClassVar[type[GatewayDriver] | None] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -9,17 +10,40 @@ from typing import Final
 
 from tillgate import hooks, new_reference
 from tillgate.account import Account
-from tillgate.lifecycle import PaymentFacts, PaymentStatus, answer_of, interpret
+from tillgate.lifecycle import Decision, PaymentFacts, PaymentStatus, answer_of, interpret
 from tillgate.money import decimals_of
 from tillgate.testing.gateway_driver import GatewayDriver, Held
-from tillgate.wire.dialects import TransactionStatus
-from tillgate.wire.messages import CreatedPayment, PaymentRequest, RefundRequest, Transaction
+from tillgate.wire.dialects import RefundOutcome, TransactionStatus
+from tillgate.wire.messages import (
+    CreatedPayment,
+    PaymentRequest,
+    Refunded,
+    RefundRequest,
+    Transaction,
+)
 from tillgate.wire.methods import Method
 
 TOTALS: Final = {0: Decimal(1250), 2: Decimal("12.50"), 3: Decimal("1.234")}
 """The amount of each scenario, by the decimals of its currency."""
 _PARTS: Final = {0: Decimal(500), 2: Decimal("5.05"), 3: Decimal("0.501")}
 CANCELLED: Final = frozenset({TransactionStatus.FAILED, TransactionStatus.CLOSED})
+
+
+class Headers(Mapping[str, str]):
+    """The headers of a notification as the app has them: spelt as they came, found in any case."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._spelt = dict(headers)
+        self._found = {name.lower(): text for name, text in headers.items()}
+
+    def __getitem__(self, name: str) -> str:
+        return self._found[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._spelt)
+
+    def __len__(self) -> int:
+        return len(self._spelt)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,13 +70,19 @@ class Payment:
         )
         return _in_steps(_PARTS[decimals_of(self.request.currency)], method, self.request.currency)
 
-    def query(self) -> Transaction:
-        """Query the payment, and check that the answer is about it."""
-        answer = hooks.query(
+    def asked(self, deadline_seconds: float | None = None) -> Transaction:
+        """Query the payment once, by its reference and number, and return the answer as it is."""
+        return hooks.query(
             self.account,
             self.request.reference,
             transaction_no=self.created.transaction_no,
+            deadline_seconds=deadline_seconds,
+            attempts=1,
         )
+
+    def query(self) -> Transaction:
+        """Query the payment, and check that the answer is about it."""
+        answer = self.asked()
         assert answer.reference == self.request.reference, (
             f"the answer is about {answer.reference!r}, and not {self.request.reference!r}"
         )
@@ -74,9 +104,13 @@ class Payment:
             refund_id=f"{self.request.reference}-{name}",
         )
 
+    def refunds(self) -> tuple[Decimal, ...]:
+        """Return the refunds that the gateway holds."""
+        return held(self.gateway, self.request).refunds
+
     def expect_refunds(self, *amounts: Decimal) -> None:
         """Fail unless the gateway holds exactly these refunds."""
-        found = sorted(held(self.gateway, self.request).refunds)
+        found = sorted(self.refunds())
         assert found == sorted(amounts), (
             f"the gateway holds refunds of {found} instead of {sorted(amounts)}"
         )
@@ -179,6 +213,14 @@ def expect_paid(payment: Payment) -> None:
         f"{payment.request.currency} {payment.total} were paid, and the answer says "
         f"{answer.currency} {answer.amount}"
     )
+    decision = decided(payment, answer)
+    assert decision.status is PaymentStatus.PAID, (
+        f"Tillgate would not take the payment for paid: {decision.detail}"
+    )
+
+
+def decided(payment: Payment, answer: Transaction) -> Decision:
+    """Return what Tillgate makes of an answer about an open payment."""
     now = datetime.now(UTC)
     facts = PaymentFacts(
         reference=payment.request.reference,
@@ -188,7 +230,43 @@ def expect_paid(payment: Payment) -> None:
         expires_at=now + timedelta(hours=1),
         transaction_no=payment.created.transaction_no,
     )
-    decision = interpret(facts, (), answer_of(answer, now, payment.account.dialect))
-    assert decision.status is PaymentStatus.PAID, (
-        f"Tillgate would not take the payment for paid: {decision.detail}"
+    return interpret(facts, (), answer_of(answer, now, payment.account.dialect))
+
+
+def refunded(payment: Payment, request: RefundRequest) -> Refunded:
+    """Refund, and check that the answer is about this refund, and that it succeeded: at once, or
+    by a query.
+    """
+    done = hooks.refund(payment.account, request)
+    assert done.reference == request.reference, (
+        f"the answer is about {done.reference!r}, and not {request.reference!r}"
     )
+    assert done.amount == request.amount, (
+        f"{request.amount} were to be refunded, and the answer says {done.amount}"
+    )
+    outcome = settled(payment, request, done, RefundOutcome.SUCCEEDED)
+    assert outcome is RefundOutcome.SUCCEEDED, (
+        f"the refund succeeded, and the answer says {outcome}"
+    )
+    return done
+
+
+def settled(
+    payment: Payment,
+    request: RefundRequest,
+    done: Refunded,
+    expected: RefundOutcome,
+) -> RefundOutcome:
+    """Return how a refund ends. A pending one is queried, and the gateway finishes it first if it
+    is still pending then.
+    """
+    if done.outcome is not RefundOutcome.PENDING:
+        return done.outcome
+    for is_finished in (False, True):
+        if is_finished:
+            payment.gateway.finish_refund(request.reference, expected)
+        found = hooks.query_refund(payment.account, request, done.refund_no)
+        assert found is not None, "the plugin cannot query the refund, so a pending one never ends"
+        if found.outcome is not RefundOutcome.PENDING:
+            return found.outcome
+    return RefundOutcome.PENDING

@@ -5,23 +5,38 @@ token.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from functools import partial
+from io import StringIO
+from typing import Final
 
 import pytest
 
 from tillgate import hooks
-from tillgate.errors import AnswerNotUnderstood, GatewayError, SignatureMismatch
+from tillgate.account import Account
+from tillgate.errors import (
+    AnswerNotUnderstood,
+    OutcomeUnknown,
+    SignatureMismatch,
+    TillgateError,
+)
 from tillgate.testing.gateway_conformance.judging import (
+    Headers,
     Payment,
     any_account,
+    held,
     paid,
     request_for,
     start,
 )
+from tillgate.testing.gateway_conformance.spoiling import PROVE_NOTHING
 from tillgate.testing.gateway_driver import GatewayDriver
 from tillgate.testing.leaks import everything_logged, holds_secret
 from tillgate.wire.dialects import TransactionStatus
+from tillgate.wire.messages import Transaction
+
+_WRONG_TOKEN: Final = "wrong_3m8q6v1x9z4c"  # noqa: S105  # nobody's
 
 
 class Notifying:
@@ -34,24 +49,72 @@ class Notifying:
         payment = start(gateway)
         start(gateway)
         headers, body = gateway.notification(payment.request.reference)
-        first, again = (hooks.read_notification(payment.account, headers, body) for _ in range(2))
+        first, again = (_read(payment.account, headers, body) for _ in range(2))
         assert first, "the plugin found no payment in the notification"
         assert first == again, "the repeated notification is about something else"
         assert all(_is_about(payment, hint) for hint in first), (
             f"the notification is about {payment.request.reference}, not {first}"
         )
+        address = {"base_url": gateway.unreachable().base_url, "sandbox": True}
+        nobody = payment.account.model_copy(update=address)
+        assert _read(nobody, headers, body) == first, (
+            "without a gateway the notification is about something else: the plugin asked it"
+        )
         assert payment.query().status is TransactionStatus.PENDING, (
             "nobody has paid, and a notification changed that"
         )
 
-    def test_forged_notification(self, gateway: GatewayDriver) -> None:
-        """A notification that somebody else signed, or that nobody signed, is a signature
-        mismatch.
+    def test_notification_gives_the_number(self, gateway: GatewayDriver) -> None:
+        """After a creation whose answer was lost, a query with what the notification names finds
+        the payment.
         """
+        account = any_account(gateway)
+        request = request_for(account)
+        gateway.lose_answer("pay")
+        with pytest.raises(OutcomeUnknown):
+            hooks.pay(account, request)
+        number = held(gateway, request).transaction_no
+        gateway.pay(request.reference)
+        hints = _read(account, *gateway.notification(request.reference)) or ()
+        hint = next((one for one in hints if one.reference == request.reference), None)
+        assert hint is not None, f"the plugin found {hints} in the notification"
+        assert hint.transaction_no in (None, number), (
+            f"the hint says {hint.transaction_no!r}, and the gateway's number is {number!r}"
+        )
+        answer = hooks.query(account, request.reference, transaction_no=hint.transaction_no)
+        assert (answer.reference, answer.transaction_no, answer.status) == (
+            request.reference,
+            number,
+            TransactionStatus.PAID,
+        ), f"the query finds {answer}"
+
+    def test_headers_in_any_case(self, gateway: GatewayDriver) -> None:
+        """The names of a notification's headers may come in any case."""
         payment = start(gateway)
-        headers, body = gateway.notification(payment.request.reference, forged=True)
-        with pytest.raises(SignatureMismatch):
-            hooks.read_notification(payment.account, headers, body)
+        headers, body = gateway.notification(payment.request.reference)
+        for spell in (str.lower, str.upper, str.title):
+            spelt = {spell(name): text for name, text in headers.items()}
+            hints = _read(payment.account, spelt, body) or ()
+            assert [one for one in hints if _is_about(payment, one)], (
+                f"with headers such as {min(spelt, default='')!r} the plugin found {hints}"
+            )
+
+    def test_forged_notification(self, gateway: GatewayDriver) -> None:
+        """A notification that somebody else signed, that nobody signed, or with the signature of
+        another one is a signature mismatch, also for an account without secrets.
+        """
+        payment, other = start(gateway), start(gateway)
+        assert _read(payment.account, *gateway.notification(payment.request.reference))
+        for account in (
+            payment.account,
+            payment.account.model_copy(update={"webhook_secrets": ()}),
+        ):
+            for headers, body in gateway.forgeries(
+                payment.request.reference,
+                other.request.reference,
+            ):
+                with pytest.raises(SignatureMismatch):
+                    _read(account, headers, body)
         for strange in (b"", b"[]", b"\xff", b'{"reference": "x"}'):
             with suppress(AnswerNotUnderstood):
                 assert not hooks.read_notification(payment.account, {}, strange), (
@@ -59,21 +122,28 @@ class Notifying:
                 )
 
     def test_no_secret_in_any_text(self, gateway: GatewayDriver) -> None:
-        """The account's token and the secrets of its notifications appear in no repr, log, error or
-        cause of an error.
+        """The account's secrets and those derived from them appear in no repr, page, log, output,
+        error or cause of an error.
         """
-        account = any_account(gateway)
-        with everything_logged() as lines:
-            lines += [repr(account), *_much_happens(gateway)]
-        secrets = [
-            secret.get_secret_value() for secret in (account.token, *account.webhook_secrets)
-        ]
+        written = StringIO()
+        with everything_logged() as lines, redirect_stdout(written), redirect_stderr(written):
+            lines += [repr(any_account(gateway)), *_much_happens(gateway)]
+        lines += written.getvalue().splitlines()
+        secrets = gateway.secrets() | {_WRONG_TOKEN}
         leaks = [line for line in lines if holds_secret(line, secrets)]
         for secret in secrets:
             leaks = [line.replace(secret, "***") for line in leaks]
         assert not leaks, (
             f"{len(leaks)} of {len(lines)} texts hold a secret; the first begins {leaks[0][:40]!r}"
         )
+
+
+def _read(
+    account: Account,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> tuple[hooks.Hint, ...] | None:
+    return hooks.read_notification(account, Headers(headers), body)
 
 
 def _is_about(payment: Payment, hint: hooks.Hint) -> bool:
@@ -87,14 +157,15 @@ def _is_about(payment: Payment, hint: hooks.Hint) -> bool:
 
 
 def _much_happens(gateway: GatewayDriver) -> list[str]:
-    """Do everything once that sends the token or fails, and return every answer and error as
+    """Do everything once that sends the token or fails, and return every answer, page and error as
     text.
     """
     payment, nobody = paid(gateway), gateway.unreachable()
     account, request = payment.account, payment.refund_request(payment.part)
+    stranger = account.model_copy(update={"token": _WRONG_TOKEN})
     texts = [
         repr(payment.created),
-        repr(payment.query()),
+        payment.created.payment_url,
         repr(payment.request),
         repr(request),
         repr(hooks.payment_methods(account)),
@@ -102,17 +173,35 @@ def _much_happens(gateway: GatewayDriver) -> list[str]:
 
     def note(call: Callable[[], object]) -> None:
         try:
-            texts.append(repr(call()))
-        except GatewayError as error:
+            answer = call()
+        except TillgateError as error:
             texts.extend((repr(error), str(error), *traceback.format_exception(error)))
+        else:
+            step = getattr(answer, "next_step", None)
+            pages = (getattr(answer, "dashboard_url", ""), getattr(step, "url", ""))
+            texts.extend(map(repr, (answer, *pages)))
 
+    def query(asked: Account) -> Transaction:
+        number = payment.created.transaction_no
+        return hooks.query(asked, request.reference, transaction_no=number, attempts=1)
+
+    note(partial(query, account))
+    note(partial(query, nobody))
+    note(partial(query, stranger))
     note(lambda: hooks.query(account, request_for(account).reference))
-    note(lambda: hooks.query(nobody, request.reference, attempts=1))
-    note(lambda: hooks.pay(nobody, request_for(nobody)))
-    gateway.lose_answer("pay")
-    note(lambda: hooks.pay(account, request_for(account)))
+    for asked in (nobody, stranger):
+        note(partial(hooks.pay, asked, request_for(asked)))
+        note(partial(hooks.refund, asked, payment.refund_request(payment.part, "of-nobody")))
     note(lambda: hooks.refund(account, payment.refund_request(payment.total + payment.part)))
-    gateway.lose_answer("refund")
+    for fault in ("lost_response", *PROVE_NOTHING):
+        with suppress(NotImplementedError):
+            gateway.fault(fault, "pay")
+            note(lambda: hooks.pay(account, request_for(account)))
+            gateway.fault(fault, "query")
+            note(partial(query, account))
+            gateway.clear_faults()
+    with suppress(NotImplementedError):
+        gateway.lose_answer("refund")
     note(lambda: hooks.refund(account, request))
     note(lambda: hooks.query_refund(account, request))
     note(lambda: hooks.read_notification(account, {}, b"{}"))

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 import pytest
 
 from tillgate import hooks
-from tillgate.errors import GatewayError, NotSent, OrderNotFound, OutcomeUnknown
+from tillgate.account import Account
+from tillgate.errors import (
+    AnswerNotUnderstood,
+    GatewayError,
+    NotSent,
+    OrderNotFound,
+    OutcomeUnknown,
+)
 from tillgate.money import decimals_of
 from tillgate.testing.gateway_conformance.judging import (
     CANCELLED,
@@ -23,6 +31,7 @@ from tillgate.testing.gateway_conformance.judging import (
 )
 from tillgate.testing.gateway_driver import GatewayDriver
 from tillgate.wire.dialects import TransactionStatus
+from tillgate.wire.messages import PaymentRequest, Transaction
 from tillgate.wire.urls import is_https, is_web_address
 
 _CURRENCIES: Final = {
@@ -30,8 +39,8 @@ _CURRENCIES: Final = {
     0: ("JPY", "KRW", "VND", "CLP"),
     3: ("KWD", "BHD", "JOD", "OMR", "TND"),
 }
-"""The currencies in which amounts are proven, by their decimals; the first that an account
-takes.
+"""The currencies in which amounts are proven, by their decimals, where the account's own have
+others; the first that an account takes.
 """
 _PATIENCE_SECONDS: Final = 0.5
 _SLOW_SECONDS: Final = 4.0
@@ -54,8 +63,12 @@ class PayingAtGateway:
         )
 
     def test_paid_payment(self, gateway: GatewayDriver) -> None:
-        """A payment is paid once the shopper has paid, and remains so."""
-        expect_paid(paid(gateway))
+        """A payment is open until the shopper has paid, is paid then, and remains so."""
+        payment = start(gateway)
+        assert payment.query().status is TransactionStatus.PENDING, "nobody has paid"
+        gateway.pay(payment.request.reference)
+        expect_paid(payment)
+        expect_paid(payment)
 
     def test_payments_are_kept_apart(self, gateway: GatewayDriver) -> None:
         """Of two payments, each has its own transaction number, and paying one does not pay the
@@ -67,6 +80,17 @@ class PayingAtGateway:
         assert other.query().status is TransactionStatus.PENDING, "another payment was paid"
         assert other.created.transaction_no != payment.created.transaction_no, (
             "two payments have one transaction number"
+        )
+
+    def test_money_on_its_way(self, gateway: GatewayDriver) -> None:
+        """While the shopper has finished and the money is on its way, a payment is processing or
+        open.
+        """
+        payment = start(gateway)
+        gateway.pay_slowly(payment.request.reference)
+        status = payment.query().status
+        assert status in (TransactionStatus.PROCESSING, TransactionStatus.PENDING), (
+            f"the money has not arrived, and the answer says {status}"
         )
 
     def test_declined_payment(self, gateway: GatewayDriver) -> None:
@@ -112,42 +136,42 @@ class PayingAtGateway:
             hooks.refund(account, payment.refund_request(payment.part))
         payment.expect_refunds()
         with pytest.raises(GatewayError) as caught:
-            hooks.query(account, payment.request.reference, attempts=1)
+            replace(payment, account=account).asked()
         assert not isinstance(caught.value, OrderNotFound), (
             "no gateway was reached, and the plugin said that there is no such payment"
         )
 
     def test_lost_creation(self, gateway: GatewayDriver) -> None:
-        """After a creation whose answer is lost the outcome is unknown, and a query by the
-        reference alone finds the payment.
+        """After a creation whose answer is lost the outcome is unknown; a query by the reference
+        alone never says that there is no such payment.
         """
-        account = any_account(gateway)
-        request = request_for(account)
-        gateway.lose_answer("pay")
-        with pytest.raises(OutcomeUnknown):
-            hooks.pay(account, request)
-        number = held(gateway, request).transaction_no
+        account, request = _lost(gateway)
         gateway.pay(request.reference)
+        with suppress(AnswerNotUnderstood, OutcomeUnknown):
+            _expect_found(gateway, request, hooks.query(account, request.reference, attempts=1))
+
+    def test_lookup_by_reference(self, gateway: GatewayDriver) -> None:
+        """A payment whose creation got no answer is found by its reference alone, among others."""
+        paid(gateway)
+        account, request = _lost(gateway)
+        paid(gateway)
         answer = hooks.query(account, request.reference)
-        assert (answer.reference, answer.transaction_no) == (request.reference, number), (
-            "the query found another payment"
+        assert answer.status is TransactionStatus.PENDING, (
+            f"nobody has paid, and the answer says {answer.status}"
         )
-        assert answer.status is TransactionStatus.PAID, (
-            f"the shopper paid, and the answer says {answer.status}"
-        )
+        gateway.pay(request.reference)
+        _expect_found(gateway, request, hooks.query(account, request.reference))
 
     def test_slow_creation(self, gateway: GatewayDriver) -> None:
         """A creation that the gateway answers too late ends in time, and its outcome is unknown."""
         account = any_account(gateway)
-        request = request_for(account)
         gateway.answer_slowly("pay", _SLOW_SECONDS)
         began = time.monotonic()
         with pytest.raises(OutcomeUnknown):
-            hooks.pay(account, request, deadline_seconds=_PATIENCE_SECONDS)
+            hooks.pay(account, request_for(account), deadline_seconds=_PATIENCE_SECONDS)
         assert time.monotonic() - began < _PATIENCE_SECONDS + _MARGIN_SECONDS, (
             "the call took longer than its deadline"
         )
-        assert hooks.query(account, request.reference).status is TransactionStatus.PENDING
 
     def test_closed_page(self, gateway: GatewayDriver) -> None:
         """A payment that Tillgate closes can no longer be paid, also when it is closed twice; a
@@ -171,12 +195,7 @@ class PayingAtGateway:
         gateway.answer_slowly("query", _SLOW_SECONDS)
         began = time.monotonic()
         with pytest.raises(GatewayError) as caught:
-            hooks.query(
-                payment.account,
-                payment.request.reference,
-                deadline_seconds=_PATIENCE_SECONDS,
-                attempts=1,
-            )
+            payment.asked(_PATIENCE_SECONDS)
         assert not isinstance(caught.value, OrderNotFound), (
             "the gateway did not answer, and the plugin said that there is no such payment"
         )
@@ -185,20 +204,20 @@ class PayingAtGateway:
         )
 
     def test_exact_amount_with_two_decimals(self, gateway: GatewayDriver) -> None:
-        """USD 12.50, or else 12.50 of another currency with two decimals, is asked for, answered
-        and refunded exactly.
+        """12.50 of the account's first currency with two decimals, or else of USD, EUR, GBP or CNY,
+        is asked for, answered and refunded exactly.
         """
         _is_exact(gateway, 2)
 
     def test_exact_amount_without_decimals(self, gateway: GatewayDriver) -> None:
-        """JPY 1250, or else 1250 of another currency without decimals, is asked for, answered and
-        refunded exactly.
+        """1250 of the account's first currency without decimals, or else of JPY, KRW, VND or CLP,
+        is asked for, answered and refunded exactly.
         """
         _is_exact(gateway, 0)
 
     def test_exact_amount_with_three_decimals(self, gateway: GatewayDriver) -> None:
-        """KWD 1.234, or else 1.234 of another currency with three decimals, or as much as the
-        gateway's steps allow, is exact.
+        """1.234 of the account's first currency with three decimals, or else of KWD, BHD, JOD, OMR
+        or TND, or as much as the gateway's steps allow, is exact.
         """
         _is_exact(gateway, 3)
 
@@ -230,19 +249,39 @@ def _close(payment: Payment) -> bool | None:
     )
 
 
-def _is_exact(gateway: GatewayDriver, decimals: int) -> None:
-    taken = {
-        number: [one for one in currencies if gateway.account(one)]
-        for number, currencies in _CURRENCIES.items()
-    }
-    assert any(taken.values()), (
-        f"no account takes any of {', '.join(sum(_CURRENCIES.values(), ()))}: no amount is proven"
+def _lost(gateway: GatewayDriver) -> tuple[Account, PaymentRequest]:
+    """Create a payment and lose the answer."""
+    account = any_account(gateway)
+    request = request_for(account)
+    gateway.lose_answer("pay")
+    with pytest.raises(OutcomeUnknown):
+        hooks.pay(account, request)
+    held(gateway, request)
+    return account, request
+
+
+def _expect_found(gateway: GatewayDriver, request: PaymentRequest, answer: Transaction) -> None:
+    number = held(gateway, request).transaction_no
+    assert (answer.reference, answer.transaction_no) == (request.reference, number), (
+        "the query found another payment"
     )
-    if not taken[decimals]:
+    assert answer.status is TransactionStatus.PAID, (
+        f"the shopper paid, and the answer says {answer.status}"
+    )
+
+
+def _is_exact(gateway: GatewayDriver, decimals: int) -> None:
+    """Pay and refund in the first own currency of an account that has so many decimals, or else in
+    one of the list.
+    """
+    own = any_account(gateway).taken_currencies
+    listed = [one for one in own if decimals_of(one) == decimals]
+    listed += [one for one in _CURRENCIES[decimals] if gateway.account(one)]
+    if not listed:
         pytest.skip(f"no account takes {', '.join(_CURRENCIES[decimals])}")
-    currency = taken[decimals][0]
-    account = gateway.account(currency)
-    payment = paid(gateway, account, currency)
+    account = gateway.account(listed[0])
+    assert account is not None, f"the driver has no account for {listed[0]}, its own currency"
+    payment = paid(gateway, account, listed[0])
     done = hooks.refund(payment.account, payment.refund_request(payment.part))
     assert done.amount == payment.part, (
         f"{payment.part} were refunded, and the answer says {done.amount}"

@@ -6,15 +6,34 @@ from __future__ import annotations
 
 from contextlib import suppress
 from decimal import Decimal
+from typing import Final
 
 import pytest
 
 from tillgate import hooks
-from tillgate.errors import OutcomeUnknown, Refused
-from tillgate.testing.gateway_conformance.judging import Payment, expect_paid, paid, start
+from tillgate.errors import (
+    ConfigurationError,
+    GatewayError,
+    InvalidRequest,
+    NotSent,
+    OutcomeUnknown,
+    Refused,
+)
+from tillgate.money import decimals_of
+from tillgate.testing.gateway_conformance.judging import (
+    Payment,
+    expect_paid,
+    paid,
+    refunded,
+    settled,
+    start,
+)
 from tillgate.testing.gateway_driver import GatewayDriver
 from tillgate.wire.dialects import RefundOutcome
-from tillgate.wire.messages import Refunded, RefundRequest
+from tillgate.wire.messages import RefundRequest
+
+_NOTHING_DONE: Final = (Refused, NotSent, InvalidRequest, ConfigurationError)
+"""The errors that say that nothing was refunded."""
 
 
 class Refunding:
@@ -23,18 +42,23 @@ class Refunding:
     def test_full_refund(self, gateway: GatewayDriver) -> None:
         """A full refund returns the whole amount, once; the payment is still known as paid."""
         payment = paid(gateway)
-        _refunded(payment, payment.refund_request(payment.total))
+        refunded(payment, payment.refund_request(payment.total))
         payment.expect_refunds(payment.total)
         expect_paid(payment)
 
     def test_partial_refunds(self, gateway: GatewayDriver) -> None:
-        """Partial refunds follow each other, each is sent once, and a listing names each once."""
+        """Partial refunds follow each other, two of one amount too, each is sent once, and a
+        listing names each once.
+        """
         payment = paid(gateway)
-        parts = [payment.part, payment.total - payment.part]
+        parts = [payment.part, payment.part, payment.total - 2 * payment.part]
         for name, part in enumerate(parts):
-            _refunded(payment, payment.refund_request(part, str(name)))
+            refunded(payment, payment.refund_request(part, str(name)))
             payment.expect_refunds(*parts[: name + 1])
         _expect_listed(payment, *parts)
+        ids = sorted(one.refund_id for one in payment.query().refunds or () if one.refund_id)
+        sent = [f"{payment.request.reference}-{name}" for name, _ in enumerate(parts)]
+        assert ids in ([], sent), f"the refunds have the ids {sent}, and the answer lists {ids}"
 
     def test_more_than_was_paid(self, gateway: GatewayDriver) -> None:
         """More than was paid is never refunded: neither of an open payment, nor in one refund, nor
@@ -44,7 +68,7 @@ class Refunding:
         _fails(unpaid, unpaid.refund_request(unpaid.part))
         payment = paid(gateway)
         _fails(payment, payment.refund_request(payment.total + payment.part))
-        _refunded(payment, payment.refund_request(payment.part, "2"))
+        refunded(payment, payment.refund_request(payment.part, "2"))
         _fails(payment, payment.refund_request(payment.total, "3"), payment.part)
 
     def test_refund_that_fails(self, gateway: GatewayDriver) -> None:
@@ -54,7 +78,7 @@ class Refunding:
         payment = paid(gateway)
         gateway.fail_refund()
         _fails(payment, payment.refund_request(payment.part))
-        _refunded(payment, payment.refund_request(payment.part, "2"))
+        refunded(payment, payment.refund_request(payment.part, "2"))
         payment.expect_refunds(payment.part)
 
     def test_pending_refund_succeeds(self, gateway: GatewayDriver) -> None:
@@ -79,6 +103,54 @@ class Refunding:
         )
         payment.expect_refunds(payment.part)
 
+    def test_lost_refund_that_was_not_done(self, gateway: GatewayDriver) -> None:
+        """Of two refunds of one amount the first is done, and the second lost on its way: its
+        outcome is unknown, and a query of it does not find the first.
+        """
+        payment = paid(gateway)
+        done, lost = (payment.refund_request(payment.part, name) for name in "12")
+        refunded(payment, done)
+        gateway.fault("lost_request", "refund")
+        with pytest.raises(OutcomeUnknown):
+            hooks.refund(payment.account, lost)
+        with suppress(GatewayError):
+            found = hooks.query_refund(payment.account, lost)
+            assert found is None or found.outcome is RefundOutcome.FAILED, (
+                f"the refund never arrived, and the query says {found}"
+            )
+        payment.expect_refunds(payment.part)
+
+    def test_refund_without_a_number(self, gateway: GatewayDriver) -> None:
+        """A refund without a transaction number refunds this payment by its reference, or certainly
+        nothing.
+        """
+        payment, other = paid(gateway), paid(gateway)
+        request = payment.refund_request(payment.part).model_copy(update={"transaction_no": None})
+        try:
+            hooks.refund(payment.account, request)
+        except _NOTHING_DONE:
+            payment.expect_refunds()
+        else:
+            payment.expect_refunds(payment.part)
+        other.expect_refunds()
+
+    def test_refund_in_another_currency(self, gateway: GatewayDriver) -> None:
+        """A refund in another currency than that of the payment refunds nothing."""
+        payment = paid(gateway)
+        own = payment.request.currency
+        known = (*payment.account.taken_currencies, "EUR", "USD", "JPY", "KRW", "KWD", "BHD")
+        decimals = decimals_of(own)
+        currency = next(one for one in known if one != own and decimals_of(one) == decimals)
+        request = payment.refund_request(payment.part).model_copy(update={"currency": currency})
+        try:
+            outcome = hooks.refund(payment.account, request).outcome
+        except _NOTHING_DONE:
+            outcome = RefundOutcome.FAILED
+        payment.expect_refunds()
+        assert outcome is RefundOutcome.FAILED, (
+            f"nothing was refunded, and the answer says {outcome}"
+        )
+
     def test_same_refund_id(self, gateway: GatewayDriver) -> None:
         """A refund that is sent again under its id, after its answer was lost, refunds nothing
         more.
@@ -100,27 +172,13 @@ class Refunding:
         _fails(payment, payment.refund_request(payment.total), payment.part)
 
 
-def _refunded(payment: Payment, request: RefundRequest) -> Refunded:
-    """Refund, and check that the answer is about this refund and says that it succeeded."""
-    done = hooks.refund(payment.account, request)
-    assert done.reference == request.reference, (
-        f"the answer is about {done.reference!r}, and not {request.reference!r}"
-    )
-    assert done.amount == request.amount, (
-        f"{request.amount} were to be refunded, and the answer says {done.amount}"
-    )
-    assert done.outcome is RefundOutcome.SUCCEEDED, (
-        f"the refund succeeded, and the answer says {done.outcome}"
-    )
-    return done
-
-
 def _fails(payment: Payment, request: RefundRequest, *already: Decimal) -> None:
     """Refund in vain: the plugin raises `Refused` or says that the refund failed, and the gateway
     holds no more refunds than already.
     """
     try:
-        outcome = hooks.refund(payment.account, request).outcome
+        done = hooks.refund(payment.account, request)
+        outcome = settled(payment, request, done, RefundOutcome.FAILED)
     except Refused:
         outcome = RefundOutcome.FAILED
     assert outcome is RefundOutcome.FAILED, (

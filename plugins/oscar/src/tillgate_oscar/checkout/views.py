@@ -213,7 +213,15 @@ class PaymentMethodMixin(_CheckoutMixin):
 
     def _form(self, *data: Any, **options: Any) -> shop.MethodForm:
         price, others = choice.price_of(self._order_total()), get_settings().other_methods
-        return shop.MethodForm(*data, prefix=_OURS, price=price, others=others, **options)
+        agent = self.request.headers.get("User-Agent", "")
+        return shop.MethodForm(
+            *data,
+            prefix=_OURS,
+            price=price,
+            others=others,
+            user_agent=agent,
+            **options,
+        )
 
     def _why_refused(self) -> str | None:
         """Return why nothing in the list can be chosen, or None."""
@@ -549,7 +557,7 @@ class ThankYouMixin:
         if payment := shop.find_payment(PLUGIN, paid_order=context["order"].number):
             names = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
             context |= {"order_page": select_template(names), "tillgate_payment": payment}
-            context["tillgate_method"] = shop.method_label(payment.method)
+            context["tillgate_method"] = payment.paid_with
             context["tillgate_refunded"] = orders.refunded_text(orders.state_of(context["order"]))
             return render(self.request, "tillgate_oscar/checkout/thank_you.html", context)  # type: ignore[attr-defined]
         # a mixin of Oscar's view
@@ -584,6 +592,8 @@ class OrderPageMixin:
         part: dict[str, Any] = {"tillgate_is_test": True} if orders.is_test(ours) else {}
         if ours and ours.held and not ours.is_paid:
             part["tillgate_has_paid_nothing"] = True
+        if paid_by := orders.paid_by(ours):
+            part["tillgate_paid_with"] = paid_by.paid_with
         if refunded := orders.refunded_text(ours):
             part["tillgate_refunded"] = refunded
         if not (ours and ours.is_paid) and (pages := orders.needless_pages(self.object, ours)):
@@ -594,7 +604,9 @@ class OrderPageMixin:
             part |= {
                 "tillgate_is_free": is_free,
                 "tillgate_pay_url": None if is_free else shop.pay_path(PLUGIN, number),
+                "tillgate_kept_until": orders.kept_until(ours),
                 "tillgate_unpaid_detail": orders.unpaid_detail(ours),
+                "tillgate_awaited": ours.awaited if ours else None,
                 "tillgate_change_url": orders.change_url(self.object) if may_be_cancelled else None,
             }
         return part

@@ -4,39 +4,43 @@ open reviews, and refunds.
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from functools import partial
 from typing import Any, Final
 
 from django.contrib import messages
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import select_template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
-from oscar.apps.order.exceptions import InvalidPaymentEvent
-from oscar.apps.payment.exceptions import PaymentError
 from oscar.core.loading import get_model
 
-from tillgate import InvalidRequest, Money, shop
-from tillgate_oscar.conf import PLUGIN
+from tillgate import Money, shop
+from tillgate_oscar.conf import PLUGIN, get_settings
+from tillgate_oscar.dashboard.cancelling import cancel_paid, needs_choice, show_cancellation
+from tillgate_oscar.dashboard.linking import link_of, make_link
+from tillgate_oscar.dashboard.refunding import (
+    Wish,
+    marks,
+    refund_items,
+    refund_now,
+    refund_rest,
+    show_refund,
+)
+from tillgate_oscar.dashboard.reviewing import cards_of, resolve
 from tillgate_oscar.orders import is_expected, state_of
 from tillgate_oscar.refunds import (
     MARKS,
     MAY_REFUND,
+    Extras,
     doubts_of,
-    find_repeated,
     is_refund,
     paid_for,
     refund_event_type,
     refunded_here,
     refunded_of,
 )
-
-_KEY: Final = "tillgate_idempotency_key"
 
 
 class MarkedStatus(str):
@@ -66,6 +70,17 @@ class OrderListMixin:
     def get_template_names(self) -> list[str]:
         """Show the shop's list, whose table scrolls within itself on a phone."""
         return ["tillgate_oscar/dashboard/order_list.html"]
+
+    def change_order_status(self, request: HttpRequest, order: Any) -> None:
+        """Refuse to cancel a paid order among others: what happens to its money is asked on its own
+        page.
+        """
+        if needs_choice(order, request.POST.get("new_status", "")):
+            said = gettext("Order %(number)s is paid. Cancel it on its own page.")
+            messages.error(request, said % {"number": order.number})
+            return
+        # a mixin of Oscar's view
+        super().change_order_status(request, order)  # type: ignore[misc]
 
     def download_selected_orders(self, request: HttpRequest, orders: Any) -> HttpResponse:
         """Add the words of the badge to the status in the file."""
@@ -117,25 +132,49 @@ class OrderDetailMixin:
         if ours is None:
             return context
         names = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
-        left, refunds = ours.refundable_amount, ours.paid_by.refunds if ours.paid_by else ()
+        left = ours.refundable_amount
         may_refund = left and self.request.user.has_perm(MAY_REFUND)
         return context | {
             "order_page": select_template(names),
             "tillgate_payments": _payments(ours, self.request),
-            "tillgate_reviews": [
-                {"review": review, "admin_url": shop.admin_url(self.request, "review", review.id)}
-                for review in shop.open_reviews(PLUGIN, order_keys=[ours.key])
-            ],
+            "tillgate_reviews": cards_of(self.request, ours),
+            "tillgate_link": link_of(self.request, self.object, ours),
+            "tillgate_may_cancel": needs_choice(self.object, get_settings().cancelled_status)
+            and get_settings().cancelled_status in self.object.available_statuses(),
             "tillgate_refund_form": _refund_form(left, self.object.currency)
             if may_refund
             else None,
             "tillgate_refunded": refunded_of(self.object, ours),
             "tillgate_doubts": doubts_of([self.object], [ours]).get(ours.key, []),
             "tillgate_refund_type": refund_event_type(),
-            "tillgate_just_refunded": shop.just_refunded(ours.paid_by) if ours.paid_by else "",
-            "tillgate_idempotency_key": secrets.token_urlsafe(12),
-            "tillgate_seen": refunds[-1].id if refunds else "",
+            **(marks(ours.paid_by) if ours.paid_by else {}),
         }
+
+    def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
+        """Show the page that refunds or cancels the order, where the address asks for one."""
+        if show := _PAGES.get(request.GET.get("tillgate", "")):
+            # of Oscar's view
+            order = self.object = self.get_object()  # type: ignore[attr-defined]
+            return show(self, request, order)
+        # a mixin of Oscar's view
+        response: HttpResponse = super().get(request, *arguments, **options)  # type: ignore[misc]
+        return response
+
+    def handle_order_action(self, request: HttpRequest, order: Any, action: str) -> HttpResponse:
+        """Do what a form of ours asks for, or as Oscar does."""
+        if own := _ACTIONS.get(action):
+            return own(self, request, order)
+        # a mixin of Oscar's view
+        response: HttpResponse = super().handle_order_action(request, order, action)  # type: ignore[misc]
+        return response
+
+    def change_order_status(self, request: HttpRequest, order: Any) -> HttpResponse:
+        """Ask what happens to the money before a paid order is cancelled, or do as Oscar does."""
+        if needs_choice(order, request.POST.get("new_status", "")):
+            return show_cancellation(self, request, order)
+        # a mixin of Oscar's view
+        response: HttpResponse = super().change_order_status(request, order)  # type: ignore[misc]
+        return response
 
     def create_order_payment_event(self, request: HttpRequest, order: Any) -> HttpResponse:
         """Refund part of the order's money, or do as Oscar does."""
@@ -178,65 +217,32 @@ class OrderDetailMixin:
         """Request a refund and report its result. Without an amount, refund the price of so many of
         each line.
         """
-        text, key = request.POST.get("amount", "").strip(), request.POST.get(_KEY)
-        repeated = find_repeated(order, key)
-        try:
-            if not (lines and quantities) or text:
+        chosen = dict(zip(lines, quantities, strict=True)) if lines and quantities else {}
+
+        def read(repeated: shop.RefundState | None) -> Wish:
+            text = request.POST.get("amount", "").strip()
+            if not chosen or text:
                 amount = shop.read_typed(text, order.currency)
             else:  # the price of the lines that are left would be another one after the first press
-                amount = repeated.amount if repeated else paid_for(order, lines, quantities)
-            if not repeated and not request.POST.get("tillgate_again"):
-                _refuse_second_press(order, amount, request.POST.get("tillgate_seen"))
-            refund = self.get_handler().handle_payment_event(
-                order,
-                refund_event_type(),
-                amount,
-                lines,
-                quantities,
-                reason=request.POST.get("reason", ""),
-                idempotency_key=key,
-                newest_refund=request.POST.get("tillgate_seen"),
-            )
-        except (PaymentError, InvalidPaymentEvent, InvalidRequest) as error:
-            messages.error(
-                request,
-                gettext("Nothing was refunded: %(detail)s.")
-                % {"detail": _detail(error).rstrip(".")},
-            )
-        else:
-            # With ATOMIC_REQUESTS the refund is sent after the request's transaction: its result is
-            # known only then.
-            transaction.on_commit(
-                partial(shop.say_refund, request, refund.id, repeated=repeated is not None),
-                using=shop.database(),
-            )
-        # of Oscar's view
-        response: HttpResponse = self.reload_page(fragment="payment")  # type: ignore[attr-defined]
-        return response
+                amount = repeated.amount if repeated else paid_for(order, chosen, chosen.values())
+            return Wish(amount=amount, quantities=chosen, extras=Extras())
 
-
-def _refuse_second_press(order: Any, amount: Decimal, seen: str | None) -> None:
-    """Raise where the same amount was refunded a moment ago, and staff have not ticked that they
-    want it again.
-    """
-    ours = state_of(order)
-    payment = ours.paid_by if ours else None
-    if payment is None or not payment.refunds or seen not in (None, payment.refunds[-1].id):
-        return  # a newer refund than the page showed refuses this one with its own words
-    if said := shop.just_refunded(payment, amount):
-        remedy = gettext("To refund it again, tick “%(again)s” before you press the button.")
-        raise PaymentError(f"{said} {remedy % {'again': gettext('Refund it again')}}")
+        return refund_now(self, request, order, read)
 
 
 def _refund_form(left: Decimal, currency: str) -> shop.RefundForm:
     return shop.RefundForm(Money(left, currency), initial={"amount": left}, auto_id="tillgate_%s")
 
 
-def _detail(error: Exception) -> str:
-    if isinstance(error, InvalidRequest):
-        return f"“{error.value}” {error.remedy}"
-    # Oscar raises some of its errors without a message
-    return str(error) or gettext("more was asked for than was bought")
+_Own = Callable[[OrderDetailMixin, HttpRequest, Any], HttpResponse]
+_PAGES: Final[Mapping[str, _Own]] = {"refund": show_refund, "cancel": show_cancellation}
+_ACTIONS: Final[Mapping[str, _Own]] = {
+    "tillgate_refund": refund_items,
+    "tillgate_refund_rest": refund_rest,
+    "tillgate_cancel": cancel_paid,
+    "tillgate_review": resolve,
+    "tillgate_link": make_link,
+}
 
 
 def _payments(ours: shop.OrderState, request: HttpRequest) -> list[dict[str, Any]]:
@@ -245,10 +251,11 @@ def _payments(ours: shop.OrderState, request: HttpRequest) -> list[dict[str, Any
         {
             "payment": payment,
             "badge": shop.badge_of(payment),
-            "method": shop.method_label(payment.method),
+            "summary": shop.payment_summary(PLUGIN, payment.id),
             "refunds": [
                 {"refund": refund, "badge": shop.badge_of(refund)} for refund in payment.refunds
             ],
+            "lines": shop.clerk_timeline(PLUGIN, ours.key, payment_id=payment.id),
             "timeline": shop.timeline(PLUGIN, ours.key, payment_id=payment.id),
             "admin_url": shop.admin_url(request, "payment", payment.id),
         }

@@ -17,6 +17,7 @@ from tillgate.django.management.subcommands import (
     export_order,
     export_payments,
     import_payments,
+    mails,
     restored,
     worker,
 )
@@ -31,6 +32,7 @@ SUBCOMMANDS: Final[dict[str, Any]] = {
     "export-order": export_order,
     "erase-order": erase_order,
     "check-settlement": check_settlement,
+    "mails": mails,
     "restored": restored,
 }
 """The modules by the name of the subcommand. Each has a docstring, `add_arguments(parser)` and

@@ -16,6 +16,7 @@ from tillgate.django import words
 from tillgate.django.masking import Mask
 from tillgate.django.models import Order, Payment, Refund
 from tillgate.django.pages.admin.base import ReadOnlyAdmin
+from tillgate.django.pages.clerks import clerk_lines
 from tillgate.django.pages.showing import badge, newest, timeline_of
 
 _PAID = words.Word(_("paid"), "check", "good")
@@ -89,6 +90,7 @@ class OrderAdmin(ReadOnlyAdmin[Order]):
                 )
                 for one in payments
             ],
+            "lines": clerk_lines(row),
             "timeline": timeline_of(row.timeline.all(), mask),
             "reviews": [
                 (one, words.reason(one.reason), mask.text(one.message), self.page_url(one))

@@ -24,6 +24,7 @@ from tillgate.django.masking import Mask
 from tillgate.django.models import NOTHING, Order, Payment, PaymentNumber, Refund, Review
 from tillgate.django.pages.admin.base import ValueFilter, need, staff_detail
 from tillgate.django.pages.admin.figures_pages import FiguresAdmin
+from tillgate.django.pages.clerks import clerk_lines
 from tillgate.django.pages.forms import RefundForm
 from tillgate.django.pages.showing import (
     MAY_REFUND,
@@ -36,6 +37,8 @@ from tillgate.django.pages.showing import (
     staff_of,
     timeline_of,
 )
+from tillgate.django.pages.summaries import summary_of
+from tillgate.django.payments.notes import add_note
 from tillgate.django.refunds import queueing
 from tillgate.django.refunds.external import record_external_refund
 from tillgate.django.refunds.limits import refundable
@@ -209,11 +212,12 @@ class PaymentAdmin(FiguresAdmin):
         )
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the three actions."""
+        """Add the actions."""
         actions = {
             "refund": self.refund_view,
             "record-external-refund": self.enter_view,
             "query": self.query_view,
+            "note": self.note_view,
         }
         return [
             *(self.action_url(suffix, view) for suffix, view in actions.items()),
@@ -232,6 +236,9 @@ class PaymentAdmin(FiguresAdmin):
         )
         return {
             "payment": row,
+            "summary": summary_of(row),
+            "lines": clerk_lines(row.order, row),
+            "note_url": self.action_address("note", row),
             "order_url": self.page_url(row.order),
             "status": words.PAYMENT_STATUSES[row.status],
             "method": words.method_name(row.method),
@@ -397,6 +404,19 @@ class PaymentAdmin(FiguresAdmin):
             return self.refuse(request, error, self.page_url(payment), Mask([payment]))
         said = gettext("Recorded: an external refund of %(amount)s.")
         messages.success(request, said % {"amount": money_text(entered.amount, payment.currency)})
+        return HttpResponseRedirect(self.page_url(payment))
+
+    def note_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Add a note for colleagues."""
+        payment = self.find(request, object_id)
+        need(request, MAY_RESOLVE)
+        if request.method != "POST":
+            return self.ask_to_press_again(request, self.page_url(payment))
+        try:
+            add_note(payment, request.POST.get("note", ""), staff=staff_of(request))
+        except TillgateError as error:
+            return self.refuse(request, error, self.page_url(payment), Mask([payment]))
+        messages.success(request, gettext("The note was added."))
         return HttpResponseRedirect(self.page_url(payment))
 
     def query_view(self, request: HttpRequest, object_id: str) -> HttpResponse:

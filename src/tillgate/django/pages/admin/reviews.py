@@ -13,6 +13,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, reverse
+from django.utils.http import urlencode
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -23,7 +24,9 @@ from tillgate.django.masking import Mask
 from tillgate.django.models import Refund, Review, TimelineEntry
 from tillgate.django.pages.admin.base import ReadOnlyAdmin, ValueFilter, need
 from tillgate.django.pages.admin.health_page import health_url
-from tillgate.django.pages.showing import MAY_REFUND, MAY_RESOLVE, row_id, staff_of, timeline_of
+from tillgate.django.pages.clerks import clerk_lines
+from tillgate.django.pages.showing import MAY_RESOLVE, needed_for, row_id, staff_of, timeline_of
+from tillgate.django.pages.summaries import PaymentSummary, summary_of
 from tillgate.django.review_text import (
     ACTIONS,
     EXPLANATIONS,
@@ -31,19 +34,12 @@ from tillgate.django.review_text import (
     recommended,
     shown_amount,
 )
+from tillgate.django.reviews.taking import take
 from tillgate.errors import TillgateError
-from tillgate.lifecycle import RefundStatus, ReviewAction
+from tillgate.lifecycle import RefundStatus, ReviewAction, ReviewReason
 
-_ABOUT_REFUNDS = (
-    ReviewAction.REFUND,
-    ReviewAction.REFUND_DONE,
-    ReviewAction.REFUND_NOT_DONE,
-    ReviewAction.WITHDRAW,
-    ReviewAction.RECORD_EXTERNAL_REFUND,
-)
-"""The actions that need the permission to refund as well: they move money, or change how much can
-be refunded.
-"""
+_TRIED = "tried"
+"""The parameter that names the action that was just taken in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +74,12 @@ class _Card:
     """The amount of the payment that Tillgate has as refunded."""
     waiting: Refund | None
     """The refund that staff can withdraw."""
+    known: PaymentSummary | None
+    gateway_url: str
+    """The gateway's page to look at first, where no action is recommended."""
+    is_dispute: bool
+    """Whether it is the page about a dispute."""
+    take_url: str
 
 
 class _ResolvedFilter(admin.SimpleListFilter):
@@ -129,7 +131,12 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Review]:
         """Return reviews with their related rows, in one statement for any number of reviews."""
         reviews: QuerySet[Review] = super().get_queryset(request)
-        return reviews.select_related("order", "payment", "refund__payment", "outbox_event")
+        return reviews.select_related(
+            "order",
+            "payment__order",
+            "refund__payment",
+            "outbox_event",
+        ).prefetch_related("payment__numbers")
 
     def get_search_results(
         self,
@@ -161,7 +168,12 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
 
     def get_urls(self) -> list[URLPattern]:
         """Add the actions, and the health page."""
-        return [health_url(self), self.action_url("action", self.action_view), *super().get_urls()]
+        return [
+            health_url(self),
+            self.action_url("action", self.action_view),
+            self.action_url("take", self.take_view),
+            *super().get_urls(),
+        ]
 
     def page_context(self, request: HttpRequest, row: Review) -> dict[str, Any]:
         """Return one review and the timeline of its subject."""
@@ -173,8 +185,26 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         return {
             "title": words.reason(row.reason),
             "card": self._cards(request, [row])[0],
+            "summary": summary_of(row.payment)
+            if row.payment and request.user.has_perm("tillgate.view_payment")
+            else None,
+            "lines": clerk_lines(row.order, row.payment) if row.order else [],
             "timeline": timeline_of(entries, _mask([row])),
         }
+
+    def take_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Give the review to the user, or back."""
+        review = self.find(request, object_id)
+        need(request, MAY_RESOLVE)
+        back = self.page_url(review)
+        if request.method != "POST":
+            return self.ask_to_press_again(request, back)
+        staff = staff_of(request) if request.POST.get("take") else ""
+        try:
+            take(review.pk, staff, taken_by=request.POST.get("taken_by", ""))
+        except TillgateError as error:
+            return self.refuse(request, error, back, _mask([review]))
+        return HttpResponseRedirect(back)
 
     def action_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Take the chosen action."""
@@ -182,7 +212,7 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         if request.method != "POST":
             return self.ask_to_press_again(request, self.page_url(review))
         action = request.POST.get("action", "")
-        need(request, MAY_RESOLVE, *([MAY_REFUND] if action in _ABOUT_REFUNDS else []))
+        need(request, *needed_for(action))
         mask, back = _mask([review]), self.page_url(review)
         given: dict[str, Any] = {name: request.POST.get(name, "") for name in ("note", "amount")}
         if given["amount"] and review.payment:
@@ -210,7 +240,8 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
             level,
             said % {"message": mask.text(done.message.rstrip("."))},
         )
-        return HttpResponseRedirect(back)
+        tried = "" if done.resolved else f"?{urlencode({_TRIED: action})}"
+        return HttpResponseRedirect(back + tried)
 
     def _cards(self, request: HttpRequest, rows: list[Review]) -> list[_Card]:
         mask = _mask(rows)
@@ -225,19 +256,21 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         return [self._card(request, row, mask, refunds[row.payment_id]) for row in rows]
 
     def _card(self, request: HttpRequest, row: Review, mask: Mask, refunds: list[Refund]) -> _Card:
-        may_resolve, may_refund = (
-            request.user.has_perm(MAY_RESOLVE),
-            request.user.has_perm(MAY_REFUND),
-        )
         sees_payment, sees_order = (
             request.user.has_perm("tillgate.view_payment"),
             request.user.has_perm("tillgate.view_order"),
         )
         fitting = actions.actions_for(row, refunds)
-        first = recommended(row.reason, fitting)
-        shown = [
-            one for one in fitting if may_resolve and (may_refund or one not in _ABOUT_REFUNDS)
-        ]
+        tried = request.GET.get(_TRIED, "")
+        first = recommended(row.reason, fitting, tried)
+        refunded = money.total(
+            refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED
+        )
+        known = None
+        if row.payment and sees_payment:
+            known = summary_of(row.payment, asks_shop=False, refunded=refunded)
+        dispute = _dispute_url(row, known)
+        shown = [one for one in fitting if request.user.has_perms(needed_for(one))]
         if not sees_payment and ReviewAction.REFUND in shown:
             shown.remove(ReviewAction.REFUND)  # its page belongs to the payment
         evidence = mask.evidence(row.evidence)
@@ -248,7 +281,7 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
             reason=words.reason(row.reason),
             message=mask.text(row.message),
             amount=money_text(row.money.amount, row.money.currency) if row.money else "",
-            recommendation=recommendation_of(row.reason, fitting),
+            recommendation=recommendation_of(row.reason, fitting, tried),
             evidence=evidence,
             buttons=[
                 _Button(
@@ -268,10 +301,12 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
             if row.refund and row.payment
             else "",
             reported_amount=shown_amount(row.facts.get("found"), row.facts),
-            refunded_amount=money.total(
-                refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED
-            ),
+            refunded_amount=refunded,
             waiting=actions.to_withdraw(row, refunds),
+            known=known,
+            gateway_url=_first_look(known, dispute, has_action=first is not None),
+            is_dispute=bool(dispute),
+            take_url=self.action_address("take", row),
         )
 
     def _address(self, action: ReviewAction, row: Review) -> str:
@@ -284,6 +319,23 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
             current_app=self.admin_site.name,
         )
         return f"{refund}?review={row.pk}"
+
+
+def _dispute_url(row: Review, known: PaymentSummary | None) -> str:
+    """Return the gateway's page about the dispute that a review is about, or ""."""
+    if known is None or row.reason not in (
+        ReviewReason.DISPUTED,
+        ReviewReason.CHANGED_AFTER_PAID,
+    ):
+        return ""
+    return next((one.url for one in known.disputes if one.url), "")
+
+
+def _first_look(known: PaymentSummary | None, dispute: str, *, has_action: bool) -> str:
+    """Return the page at the gateway to look at before any action, or ""."""
+    if dispute:
+        return dispute
+    return known.gateway_url if known and not has_action else ""
 
 
 def _mask(rows: list[Review]) -> Mask:

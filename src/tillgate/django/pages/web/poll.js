@@ -4,10 +4,12 @@
   const poll = JSON.parse(document.getElementById("tillgate-poll").textContent);
   const news = document.getElementById("tillgate-news");
   let asked = 0;
+  const wait = () => setTimeout(ask, asked < poll.quick ? 1000 : poll.seconds * 1000);
   const ask = async () => {
+    const url = asked ? poll.statusUrl : poll.firstUrl;
     asked += 1;
     try {
-      const answer = await fetch(poll.statusUrl, { cache: "no-store", referrerPolicy: "no-referrer" });
+      const answer = await fetch(url, { cache: "no-store", referrerPolicy: "no-referrer" });
       if (answer.ok && (await answer.json()).settled) {
         if (news) news.textContent = poll.settled;
         location.replace(poll.settledUrl);
@@ -18,7 +20,7 @@
       if (poll.tiredUrl) location.replace(poll.tiredUrl);
       return;
     }
-    setTimeout(ask, poll.seconds * 1000);
+    wait();
   };
-  setTimeout(ask, poll.seconds * 1000);
+  wait();
 })();

@@ -1,5 +1,5 @@
-"""The table of the shops on another gateway: runs the scenarios of every shop on each emulator of
-Stripe, and writes what was seen.
+"""The tables of the shops on other gateways: runs the scenarios of every shop on each emulator of
+a gateway, and writes what was seen.
 """
 
 from __future__ import annotations
@@ -8,26 +8,58 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tools.docgen.conformance import Report, Suite, read_report, suites, table_of
 from tools.docgen.parts import ROOT, replaced
 
-__all__ = ["COMMAND", "PAGE", "run"]
-
-COMMAND: Final = "nox -s conformance_stripe"
-_FOLDER: Final = ROOT / "plugins" / "stripe"
-PAGE: Final = _FOLDER / "shops.md"
-_BESIDE: Final = ROOT / "var" / "stripe"
-"""The plugin with its `stripe`, for the environment of a framework that pins another one."""
-EMULATORS: Final = {"the fake": "FakeDriver", "getpaid's simulator": "SimulatorDriver"}
+__all__ = ["GATEWAYS", "Gateway", "run"]
 
 
-def run(chosen: Sequence[str]) -> list[str]:
-    """Run the scenarios of the shops on each emulator, write the page, and return the shops on
-    which something failed.
+@dataclass(frozen=True)
+class Gateway:
+    """A gateway plugin with its emulators: the names of its drivers in `<plugin>_emulator.driver`,
+    by what the page calls them.
+    """
+
+    plugin: str
+    emulators: Mapping[str, str]
+
+    @property
+    def command(self) -> str:
+        """Return the session that writes the page."""
+        return f"nox -s conformance_{self.plugin}"
+
+    @property
+    def page(self) -> Path:
+        """Return the page that has the table."""
+        return self.folder / "shops.md"
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the distribution, with the emulators."""
+        return ROOT / "plugins" / self.plugin
+
+    @property
+    def beside(self) -> Path:
+        """Return the plugin with what it needs, for the environment of a framework that pins
+        another version or lacks it.
+        """
+        return ROOT / "var" / self.plugin
+
+
+_EMULATORS: Final = {"the fake": "FakeDriver", "getpaid's simulator": "SimulatorDriver"}
+GATEWAYS: Final = {
+    plugin: Gateway(plugin=plugin, emulators=_EMULATORS) for plugin in ("stripe", "payu")
+}
+
+
+def run(gateway: Gateway, chosen: Sequence[str]) -> list[str]:
+    """Run the scenarios of the shops on each emulator of a gateway, write the page, and return the
+    shops on which something failed.
     """
     found: dict[tuple[str, str], Report] = {}
     failed: list[str] = []
@@ -35,24 +67,28 @@ def run(chosen: Sequence[str]) -> list[str]:
         for suite in suites():
             if suite.is_gateway or (chosen and suite.plugin not in chosen):
                 continue
-            for emulator, driver in EMULATORS.items():
+            for emulator, driver in gateway.emulators.items():
                 print(f"running {suite.plugin} on {emulator}", flush=True)
                 report = Path(folder, f"{suite.plugin}-{driver}.json")
-                failed += [f"{suite.plugin} on {emulator}"] if _play(suite, driver, report) else []
+                if _play(gateway, suite, driver, report):
+                    failed.append(f"{suite.plugin} on {emulator}")
                 found[suite.plugin, emulator] = read_report(report)
-    PAGE.write_text(
-        replaced(PAGE.read_text("utf-8"), "conformance", COMMAND, "\n".join(_page(found))),
+    page = gateway.page
+    table = "\n".join(_page(gateway, found))
+    page.write_text(
+        replaced(page.read_text("utf-8"), "conformance", gateway.command, table),
         "utf-8",
     )
     return failed
 
 
-def _play(suite: Suite, driver: str, report: Path) -> int:
+def _play(gateway: Gateway, suite: Suite, driver: str, report: Path) -> int:
     environment = {
         name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"
     }
-    paths = [_FOLDER] if suite.python == Path(sys.executable) else [_FOLDER, _BESIDE]
-    environment["TILLGATE_TEST_GATEWAY"] = f"stripe_emulator.driver:{driver}"
+    is_here = suite.python == Path(sys.executable)
+    paths = [gateway.folder] if is_here else [gateway.folder, gateway.beside]
+    environment["TILLGATE_TEST_GATEWAY"] = f"{gateway.plugin}_emulator.driver:{driver}"
     environment["PYTHONPATH"] = os.pathsep.join(map(str, paths))
     environment["TILLGATE_TEST_METHODS"] = "checkout card"
     environment["PRETIX_TILLGATE_PAYMENT_METHODS"] = (
@@ -72,7 +108,7 @@ def _play(suite: Suite, driver: str, report: Path) -> int:
     return subprocess.run(command, cwd=suite.folder, env=environment, check=False).returncode
 
 
-def _page(found: dict[tuple[str, str], Report]) -> Iterator[str]:
+def _page(gateway: Gateway, found: dict[tuple[str, str], Report]) -> Iterator[str]:
     rows = []
     for (_, emulator), report in found.items():
         for name, table in report.columns().items():
@@ -91,7 +127,7 @@ def _page(found: dict[tuple[str, str], Report]) -> Iterator[str]:
                 ],
             )
     yield from table_of(["shop", "gateway", "held", "cannot be played", "failed", "seen"], rows)
-    for emulator in EMULATORS:
+    for emulator in gateway.emulators:
         reasons: dict[str, list[str]] = {}
         for (_, where), report in found.items():
             for table in report.tables if where == emulator else ():

@@ -1,0 +1,342 @@
+"""The drivers of the conformance kit: on the fake PayU, and on getpaid's simulator."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, Self
+
+import pytest
+
+from payu_emulator.fake import CLIENT_SECRET, POS, SECOND_KEY, FakePayU, signed
+from payu_emulator.simulator import PREFIX, PYTHON, Simulator
+from payu_emulator.simulator import SECOND_KEY as SIMULATORS_KEY
+from payu_emulator.wire import Fault as WireFault
+from payu_emulator.wire import Json, Wire
+from tillgate import Account
+from tillgate.hooks import RefundOutcome
+from tillgate.testing.gateway_driver import (
+    Fault,
+    GatewayDriver,
+    Held,
+    NotificationKind,
+    Operation,
+    SentNotification,
+)
+
+SECRETS: Final = ("the-second-key-of-the-past", SECOND_KEY)
+
+
+def account_at(url: str, **fields: Any) -> Account:
+    """Return an account of an emulator."""
+    return Account(
+        **{
+            "base_url": url,
+            "merchant_no": POS,
+            "token": CLIENT_SECRET,
+            "sandbox": True,
+            "dialect": "payu",
+            "webhook_secrets": SECRETS,
+            **fields,
+        },
+    )
+
+
+class WireDriver(GatewayDriver):
+    """What both emulators have: accounts, and the faults of the wire before them."""
+
+    plugin = "payu"
+    method = "checkout"
+    other_method = "card"
+    wire: Wire
+    secrets_of_account: tuple[str, ...] = SECRETS
+
+    def account(self, currency: str | None = None) -> Account | None:
+        if currency not in (None, *CURRENCIES):
+            return None
+        return account_at(
+            self.wire.url,
+            currencies=(currency or CURRENCIES[0],),
+            methods=(self.method, self.other_method),
+            webhook_secrets=self.secrets_of_account,
+        )
+
+    def account_settings(self, currency: str | None = None) -> dict[str, Any]:
+        """Return the account of a shop: the shops' scenarios sell in USD unless they say more."""
+        return super().account_settings(currency or "USD")
+
+    def lose_answer(self, operation: Operation) -> None:
+        self.wire.fault(operation, WireFault(loses_answer=True))
+
+    def answer_slowly(self, operation: Operation, seconds: float) -> None:
+        self.wire.fault(operation, WireFault(seconds=seconds))
+
+    def fault(self, fault: Fault, operation: Operation, *, times: int = 1) -> None:
+        if fault in _STATUSES:
+            status, code = _STATUSES[fault]
+            body = json.dumps({"status": {"statusCode": code, "statusDesc": "said the fake"}})
+            made = WireFault(status=status, body=body.encode())
+        elif fault in _FAULTS:
+            made = _FAULTS[fault]
+        elif fault in _ALTERED:
+            made = WireFault(spoil=_altered(_ALTERED[fault]))
+        else:
+            self.lacks(f"play the fault {fault!r}")
+        self.wire.fault(operation, made, times)
+
+    def clear_faults(self) -> None:
+        self.wire.faults.clear()
+
+    def received(self, operation: Operation) -> int:
+        return len(self.wire.of(operation))
+
+
+CURRENCIES: Final = ("PLN", "EUR", "CZK", "USD")
+_STATUSES: Final[Mapping[str, tuple[int, str]]] = {
+    "refused": (400, "ERROR_VALUE_INVALID"),
+    "denied": (404, "DATA_NOT_FOUND"),
+    "server_error": (500, "GENERIC_ERROR"),
+    "system_error": (503, "SERVICE_NOT_AVAILABLE"),
+    "unknown_code": (400, "A_CODE_OF_TOMORROW"),
+    "rate_limited": (429, "BUSINESS_ERROR"),
+}
+_FAULTS: Final[Mapping[str, WireFault]] = {
+    "lost_request": WireFault(loses_request=True),
+    "lost_response": WireFault(loses_answer=True),
+    "broken_json": WireFault(spoil=lambda body: body[: len(body) // 2]),
+    "html_body": WireFault(spoil=lambda _: b"<html><body>Service unavailable</body></html>"),
+}
+
+
+def _altered(change: Callable[[Json], None]) -> Callable[[bytes], bytes]:
+    def spoil(body: bytes) -> bytes:
+        answer = json.loads(body)
+        for part in (*answer.get("orders", ()), answer.get("refund"), answer):
+            if isinstance(part, dict):
+                change(part)
+        return json.dumps(answer).encode()
+
+    return spoil
+
+
+def _set(**fields: object) -> Callable[[Json], None]:
+    def change(part: Json) -> None:
+        part.update({name: value for name, value in fields.items() if name in part})
+
+    return change
+
+
+_ALTERED: Final[Mapping[str, Callable[[Json], None]]] = {
+    "wrong_amount": _set(totalAmount="1", amount="1"),
+    "missing_amount": _set(totalAmount=None, amount=None),
+    "wrong_currency": _set(currencyCode="NOK"),
+    "missing_currency": _set(currencyCode=None),
+    "wrong_transaction_no": _set(orderId="ANOTHER0ORDER"),
+    "other_reference": _set(extOrderId="ANOTHER"),
+}
+
+
+NO_LOOKUP: Final = (
+    "PayU finds an order by its own number alone, which a notification brings after a lost answer"
+)
+_NOT_BY_PAYU: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("unknown_outcome_of_pay", "crash_while_starting"), NO_LOOKUP),
+    **dict.fromkeys(
+        ("late_money", "late_money_for_a_released_order", "unrecognised_status"),
+        "nobody can pay a cancelled order of PayU",
+    ),
+    "currency_mismatch": "PayU's answers name no settlement currency",
+    "currency_without_decimals": "PayU takes no such currency",
+    "changed_after_paid": "PayU's API says nothing of a charge-back",
+    "refund_made_elsewhere": "PayU lists every refund",
+    "no_secret_in_logs": "PayU signs no answer",
+}
+
+
+class FakeDriver(WireDriver):
+    """Every capability that PayU has, on the fake."""
+
+    declined_by_shops = _NOT_BY_PAYU
+
+    def __enter__(self) -> Self:
+        self.payu = FakePayU()
+        self.wire = Wire(self.payu.handle).__enter__()
+        self.payu.page = self.wire.url
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.wire.__exit__(*error)
+
+    def held(self, reference: str) -> Held | None:
+        try:
+            order = self.payu.order_of(reference)
+        except KeyError:
+            return None
+        return Held(
+            transaction_no=order["orderId"],
+            amount=_amount(order["totalAmount"]),
+            currency=order["currencyCode"],
+            refunds=self._refunds(order, ("PENDING", "FINALIZED")),
+        )
+
+    def refunded(self, reference: str) -> Decimal:
+        return sum(self._refunds(self.payu.order_of(reference), ("FINALIZED",)), Decimal(0))
+
+    def _refunds(self, order: Json, statuses: tuple[str, ...]) -> tuple[Decimal, ...]:
+        made = self.payu.refunds[order["orderId"]]
+        return tuple(_amount(one["amount"]) for one in made if one["status"] in statuses)
+
+    def pay(self, reference: str) -> str:
+        return self.payu.pay(reference)
+
+    def decline(self, reference: str) -> None:
+        self.payu.decline(reference)
+
+    def expire(self, reference: str) -> None:
+        self.payu.expire(reference)
+
+    def advance(self, seconds: float) -> None:
+        self.payu.advance(seconds)
+
+    def fail_refund(self) -> None:
+        self.payu.refuses_refund = True
+
+    def hold_refund(self) -> None:
+        self.payu.next_refund = "PENDING"
+
+    def finish_refund(self, reference: str, outcome: RefundOutcome) -> None:
+        is_done = outcome is RefundOutcome.SUCCEEDED
+        self.payu.finish_refunds(reference, "FINALIZED" if is_done else "CANCELED")
+
+    def refund_in_portal(self, reference: str, amount: Decimal) -> None:
+        self.payu.refund_in_panel(reference, int(amount * 100))
+
+    def notification(
+        self,
+        reference: str,
+        *,
+        forged: bool = False,
+    ) -> tuple[Mapping[str, str], bytes]:
+        key = "the-key-of-somebody-else" if forged else SECOND_KEY
+        return self.payu.notification(reference, key=key)
+
+    def notify(
+        self,
+        reference: str,
+        kind: NotificationKind = "payment",
+        *,
+        status: str = "",
+    ) -> Sequence[SentNotification]:
+        if kind == "forged":
+            return super().notify(reference, kind, status=status)
+        told = "refund" if kind == "refund" else "order"
+        headers, body = self.payu.notification(reference, kind=told, status=status)
+        return [SentNotification(headers=headers, body=body)]
+
+    def use_strange_words(self) -> None:
+        self.payu.strange_word = "ON_HOLD"
+
+    def references(self) -> Sequence[str]:
+        return [order["extOrderId"] for order in self.payu.orders.values()]
+
+
+def _amount(units: str) -> Decimal:
+    return Decimal(units).scaleb(-2)
+
+
+NO_LIST: Final = "the simulator has neither a list of refunds nor one refund"
+NO_LIMIT: Final = "the simulator refunds any amount, of unpaid orders too, and at once"
+
+
+@functools.cache
+def running_simulator() -> Simulator:
+    """Start the simulator once for all tests of this process: that takes seconds."""
+    if not PYTHON.exists():
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(
+            "needs .nox/simulator_payu: nox -s simulator_payu",
+        )
+    simulator = Simulator()
+    simulator.start()
+    atexit.register(simulator.stop)
+    return simulator
+
+
+class SimulatorDriver(WireDriver):
+    """What getpaid's simulator can play. All scenarios share it; each has a wire of its own."""
+
+    declined_by_shops: Mapping[str, str] = {
+        **_NOT_BY_PAYU,
+        "wrong_credentials": "the simulator gives every client an access token",
+    }
+    secrets_of_account = (SIMULATORS_KEY,)
+
+    def __enter__(self) -> Self:
+        self.simulator = running_simulator()
+        self.before = {order["id"] for order in self.simulator.storage()}
+        self.seconds, self.since = 0.0, dict[str, float]()
+        self.wire = Wire(self.simulator.handle, PREFIX).__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.wire.__exit__(*error)
+
+    def held(self, reference: str) -> Held | None:
+        try:
+            order = self.simulator.order_of(reference)
+        except KeyError:
+            return None
+        return Held(
+            transaction_no=order["id"],
+            amount=_amount(order["totalAmount"]),
+            currency=order["currencyCode"],
+            refunds=tuple(_amount(one["amount"]) for one in order["refunds"]),
+        )
+
+    def is_payment_page(self, url: str) -> bool:
+        return url.startswith(f"{self.wire.origin}/sim/payu/authorize/")
+
+    def pay(self, reference: str) -> str:
+        return self.simulator.act(reference, "approve")
+
+    def decline(self, reference: str) -> None:
+        self.simulator.act(reference, "reject")
+
+    def expire(self, reference: str) -> None:
+        """Cancel the order, as PayU does when its time is over: the simulator has no clock."""
+        self.simulator.act(reference, "reject")
+
+    def advance(self, seconds: float) -> None:
+        """Cancel the open orders whose time is over, as PayU does."""
+        for reference in self.references():
+            self.since.setdefault(reference, self.seconds)
+        self.seconds += seconds
+        for reference, since in self.since.items():
+            order = self.simulator.order_of(reference)
+            is_over = self.seconds >= since + int(order["validityTime"])
+            if is_over and order["status"] == "PENDING":
+                self.expire(reference)
+
+    def fail_refund(self) -> None:
+        self.fault("refused", "refund")
+
+    def notification(
+        self,
+        reference: str,
+        *,
+        forged: bool = False,
+    ) -> tuple[Mapping[str, str], bytes]:
+        sent = self.simulator.notify(reference)
+        kept = ("content-type", "openpayu-signature")
+        headers = {name: text for name, text in sent.headers.items() if name.lower() in kept}
+        return (signed(sent.body, "another key", "SHA-256") if forged else headers), sent.body
+
+    def references(self) -> Sequence[str]:
+        return [
+            order["extOrderId"]
+            for order in self.simulator.storage()
+            if order["id"] not in self.before
+        ]

@@ -1,0 +1,104 @@
+"""The texts about money that is awaited: a voucher that is still to be paid, money under way, or a
+payment page that a shopper may have just paid on. One place, for Tillgate's pages and the shop's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+
+from tillgate.django import dates
+from tillgate.django.models import Payment
+
+__all__ = ["Awaited", "awaited"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """The text for the shopper of an open payment, in the active language.
+
+    `is_voucher`: a voucher or transfer is still to be paid. `url` is its page, or empty, and
+    `link_text` the text of a link there; `until` is its end, with a time zone, or None; `is_over`:
+    that end has passed. `title` is empty for a payment whose shopper has not finished yet.
+    """
+
+    title: str
+    text: str
+    is_voucher: bool = False
+    url: str = ""
+    link_text: str = ""
+    until: datetime | None = None
+    is_over: bool = False
+
+
+def awaited(payment: Payment) -> Awaited | None:
+    """Return the text about an open payment; None for any other, and before its page exists."""
+    if not payment.is_open or not (payment.is_processing or payment.payment_url):
+        return None
+    if not payment.is_processing:
+        return Awaited(title="", text=may_be_paid())
+    step = payment.known.next_step
+    if step is None:
+        return Awaited(
+            title=_("Your payment is on its way"),
+            text=_(
+                "You have finished, and your money needs some time to arrive, perhaps some days. "
+                "The shop keeps your order until then. You need "
+                "not pay again.",
+            ),
+        )
+    is_over = step.until is not None and step.until <= timezone.now()
+    url = "" if is_over else step.url or ""
+    return Awaited(
+        title=_title(step.until, is_over=is_over),
+        text=_text(step.until, is_over=is_over, has_page=bool(step.url)),
+        is_voucher=True,
+        url=url,
+        link_text=_("Show the voucher") if url else "",
+        until=step.until,
+        is_over=is_over,
+    )
+
+
+def may_be_paid() -> str:
+    """Return the text that stands with every offer to pay while a payment is open."""
+    return _(
+        "You may have paid already: then it shows in a moment, and you need not pay again. If you "
+        "have not paid, nothing was charged.",
+    )
+
+
+def _title(until: datetime | None, *, is_over: bool) -> str:
+    if until is None:
+        return _("Pay the voucher")
+    if is_over:
+        return _("The time to pay the voucher has passed")
+    # a voucher that ends at midnight has to be paid on the day before
+    day = date_format(dates.local(until - timedelta(seconds=1)), "MONTH_DAY_FORMAT")
+    return _("Pay the voucher by %(day)s") % {"day": day}
+
+
+def _text(until: datetime | None, *, is_over: bool, has_page: bool) -> str:
+    if is_over:
+        return _(
+            "If you paid it in time, your money is on its way, and you need not pay again. If you "
+            "did not, please do not pay it any more: pay in another way.",
+        )
+    if until is None:
+        end = _(
+            "The shop keeps your order as long as the voucher is valid. After that you can pay in "
+            "another way for a while.",
+        )
+    else:
+        moment = dates.local(until)
+        end = _(
+            "The voucher is valid until %(until)s, and the shop keeps your order until then. After "
+            "that you can pay in another way for a while.",
+        ) % {"until": f"{date_format(moment, 'DATE_FORMAT')} {date_format(moment, 'H:i T')}"}
+    where = _("The payment service has shown you the voucher or sent it to you.")
+    paid = _("If you have paid it, you need do nothing more: the money may need some days.")
+    return " ".join([*([] if has_page else [where]), end, paid])

@@ -1,0 +1,24 @@
+"""A review can be taken by one of the staff, so that colleagues do not work on it too."""
+
+from __future__ import annotations
+
+from tillgate.django.models import Review
+from tillgate.errors import InvalidRequest
+
+
+def take(review_id: int, staff: str, *, taken_by: str = "") -> Review:
+    """Give a review to one of the staff, and return it; no `staff` gives it back. Nobody is kept
+    from resolving it.
+
+    `taken_by` is the person who has it on the form. Raises `InvalidRequest` where another has it by
+    now, or it is resolved.
+    """
+    rows = Review.objects.filter(pk=review_id, resolved_at__isnull=True, taken_by=taken_by)
+    changed = rows.update(taken_by=staff[:150])
+    review = Review.objects.get(pk=review_id)
+    if review.resolved_at:
+        raise InvalidRequest("review", review.pk, f"was resolved by {review.resolved_by}")
+    if not changed and review.taken_by != staff:
+        has_it = review.taken_by or "nobody"
+        raise InvalidRequest("review", review.pk, f"is another's by now: {has_it} has it")
+    return review
