@@ -43,6 +43,7 @@ ELSEWHERE: Final = {
     "src/tillgate/wire/README.md": "reference/interface.md",
     "src/tillgate/wire/messages.md": "reference/messages.md",
     "tools/benchmarks/performance.md": "performance.md",
+    "tools/docgen/conformance.md": "reference/conformance.md",
     "tools/docgen/versions.md": "reference/versions.md",
 }
 """Where a page of the repository stands on the site."""
