@@ -852,10 +852,14 @@ def test_plugin_how_to_examples_work(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """One example logs every call, and one answers without a gateway."""
-    page = read("docs/how-to/write-a-gateway-plugin.md")
     logs, answers = (
-        _module(f"example_{number}", blocks(section(page, heading), "python")[0])
-        for number, heading in enumerate(("Log every call", "Answer without a gateway"))
+        _module(f"example_{number}", blocks(section(read(page), heading), "python")[0])
+        for number, (page, heading) in enumerate(
+            (
+                ("docs/how-to/write-a-gateway-plugin.md", "Log every call"),
+                ("src/tillgate/testing/README.md", "Answer without a gateway"),
+            ),
+        )
     )
     manager = hooks.build_plugin_manager(logs, entry_points=False)
     manager.register(answers, name="canned")

@@ -1,5 +1,5 @@
 """The reference of `tillgate.shop`: a line for each name that most plugins need, with the first
-sentence of its docstring, and a table of the helpers. The site's page of every public name has the
+clause of its docstring, and a table of the helpers. The site's page of every public name has the
 whole docstrings.
 """
 
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from enum import Enum
@@ -85,10 +86,11 @@ def _lines() -> Iterator[str]:
 
 
 def _effect(found: Any) -> str:
-    """Return the first sentence of a docstring; a constant has none of its own."""
+    """Return the first clause of a docstring; a constant has none of its own."""
     if not (inspect.isroutine(found) or isinstance(found, type)):
         return ""
-    return f": {first_sentence((inspect.getdoc(found) or '').partition(_PARAGRAPH)[0])}"
+    sentence = first_sentence((inspect.getdoc(found) or "").partition(_PARAGRAPH)[0])
+    return f": {re.split(r'[:;] ', sentence, maxsplit=1)[0].rstrip('.')}"
 
 
 def _shown(name: str, found: Any) -> str:
