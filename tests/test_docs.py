@@ -407,7 +407,7 @@ def _shown(value: object) -> str:
 
 def test_every_dialect_field_is_explained() -> None:
     """Each field has its default."""
-    explained = rows(section(read("docs/reference/dialect.md"), "Fields"))
+    explained = rows(section(read("src/tillgate/wire/dialect.md"), "Fields"))
     assert {
         name: explained.get(name, ["", "not there"])[1]
         for name in (item.name for item in dataclasses.fields(Dialect))

@@ -54,4 +54,5 @@ def _entry(name: str) -> str:
 def _opening(docstring: str) -> str:
     """Return the first paragraph and, of the second, the first sentence: when the hook is called."""
     first, *others = docstring.split("\n\n")
-    return " ".join([" ".join(first.split()), *map(first_sentence, others[:1])])
+    called = [re.split(r"[:;] ", first_sentence(other), maxsplit=1)[0] for other in others[:1]]
+    return " ".join([" ".join(first.split()), *(f"{one.rstrip('.')}." for one in called)])

@@ -41,6 +41,7 @@ ELSEWHERE: Final = {
     "src/tillgate/testing/cassettes.md": "how-to/record-cassettes.md",
     "src/tillgate/testing/driver.md": "reference/shop-driver.md",
     "src/tillgate/wire/README.md": "reference/interface.md",
+    "src/tillgate/wire/dialect.md": "reference/dialect.md",
     "src/tillgate/wire/messages.md": "reference/messages.md",
     "tools/benchmarks/performance.md": "performance.md",
     "tools/docgen/conformance.md": "reference/conformance.md",
