@@ -205,6 +205,36 @@ GOODS: Final = (
         "twice: the shop says so, offers another try, "
         "and watches what became of the first.",
     ),
+    Goods(
+        sku="FM-976",
+        title="Gift card, 13.76: voucher",
+        category="Gift cards",
+        price=Decimal("13.76"),
+        picture="gift_card",
+        parcel=False,
+        description="The payment page becomes a voucher that is valid for two days. The shop says "
+        "until when, with the link, by mail too.",
+    ),
+    Goods(
+        sku="FM-974",
+        title="Gift card, 13.74: bank debit",
+        category="Gift cards",
+        price=Decimal("13.74"),
+        picture="gift_card",
+        parcel=False,
+        description="The money is under way for two days, and then comes. The clock of the "
+        "emulator can be moved.",
+    ),
+    Goods(
+        sku="FM-977",
+        title="Gift card, 13.77: debit that fails",
+        category="Gift cards",
+        price=Decimal("13.77"),
+        picture="gift_card",
+        parcel=False,
+        description="The money is under way for two days, and then fails. A mail says so, and the "
+        "order can be paid again.",
+    ),
 )
 """Everything for sale."""
 

@@ -201,6 +201,10 @@ def _commands(ports: Mapping[str, int], gateway: str = "sandbox") -> dict[str, l
             str(ports["gateway"]),
             "--set",
             f"merchant_name={_SHOP_NAME}",
+            "--set",
+            "notification_on_failed=true",
+            "--set",
+            "notification_on_expired=true",
         ],
         **commands,
     }
@@ -541,7 +545,9 @@ What to try:
   5. Buy a gift card: its price is a magic amount and makes the gateway misbehave. The order comes out right, or a person is told.
   6. Refund an order in the dashboard, in part or whole. The order's page shows what happened, step by step.
   7. Kill the worker (kill {worker}), buy “Gift card, 13.61” and close the tab. Start the worker again.
-  8. Choose another language at the top of the page and buy again.
+  8. Buy “Gift card, 13.76: voucher”, “13.74: bank debit” and “13.77: debit that fails”. Look at the pages and the mails. Then let two days pass at the gateway:
+     curl -d '{{"advance_seconds": 172800}}' -H 'Content-Type: application/json' {gateway}/_control/clock
+  9. Choose another language at the top of the page and buy again.
 
 Ctrl-C stops everything. What happens is shown below.
 """

@@ -1046,6 +1046,18 @@ def dispute(status: DisputeStatus, amount: str = "12.50", **changes: Any) -> Rep
 
 
 @pytest.mark.parametrize("status", [PaymentStatus.PENDING, PaymentStatus.PAID])
+def test_review_at_gateway_opens_review_stays_paid(status: PaymentStatus) -> None:
+    """Further answers are awaited. A dispute is more urgent."""
+    reviewed = replace(PAID, manual_review="rule")
+    decision = decide(replace(FACTS, status=status), found(reviewed))
+    assert (decision.status, decision.review) == (PaymentStatus.PAID, ReviewReason.MANUAL_REVIEW)
+    assert decision.facts == {"found": "rule"}
+    assert not decision.is_last_word
+    both = replace(reviewed, disputes=(dispute(DisputeStatus.OPEN, "10.00"),))
+    assert decide(FACTS, found(both)).review is ReviewReason.DISPUTED
+
+
+@pytest.mark.parametrize("status", [PaymentStatus.PENDING, PaymentStatus.PAID])
 def test_open_dispute_opens_review_stays_paid(
     status: PaymentStatus,
 ) -> None:

@@ -57,7 +57,7 @@ def test_public_names_match_checked_in_list() -> None:
         for public in sorted(importlib.import_module(name).__all__)
     ]
     assert found == LISTED, "a public name is documented and listed in tests/public_names.txt"
-    assert len(LISTED) <= 173
+    assert len(LISTED) <= 180
 
 
 @pytest.mark.parametrize("listed", LISTED)

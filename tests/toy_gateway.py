@@ -33,7 +33,14 @@ from tillgate import (
     WrongCredentials,
 )
 from tillgate.gateways import GatewayProfile
-from tillgate.hooks import Hint, RefundOutcome, ReportedDispute, ReportedRefund, hookimpl
+from tillgate.hooks import (
+    DisputeStatus,
+    Hint,
+    RefundOutcome,
+    ReportedDispute,
+    ReportedRefund,
+    hookimpl,
+)
 from tillgate.money import decimals_of
 from tillgate.testing.gateway_conformance.spoiling import PROVE_NOTHING
 from tillgate.testing.gateway_driver import (
@@ -89,6 +96,7 @@ class Paid:
     state: str = "open"
     refunds: dict[str, dict[str, Any]] = field(default_factory=dict)
     disputes: tuple[ReportedDispute, ...] = ()
+    manual_review: str | None = None
 
 
 class Toy:
@@ -263,6 +271,7 @@ class ToyPlugin:
             settle_currency=found.currency,
             raw={},
             disputes=found.disputes,
+            manual_review=found.manual_review,
             refunds=tuple(
                 ReportedRefund(
                     amount=self.from_units(one["units"], found.currency),
@@ -453,6 +462,13 @@ class ToyDriver(GatewayDriver):
     ) -> Sequence[SentNotification]:
         # they differ in nothing: all name the payment
         return super().notify(reference, "forged" if kind == "forged" else "payment")
+
+    def reverse(self, reference: str) -> None:
+        payment = self.toy.payments[reference]
+        amount = Decimal(payment.units).scaleb(-decimals_of(payment.currency))
+        payment.disputes = (
+            ReportedDispute(amount=amount, status=DisputeStatus.OPEN, dispute_no="d-1"),
+        )
 
     def pay_late(self, reference: str) -> None:
         self.is_late = True

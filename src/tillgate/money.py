@@ -295,6 +295,13 @@ def read_localized(text: str, currency: str, language: str, field: str = "amount
 
 
 @functools.cache
+def decimal_sign(language: str) -> str:
+    """Return the sign before the decimals in a language, "." or ","."""
+    from babel.numbers import get_decimal_symbol
+
+    return "," if get_decimal_symbol(_locale(language)) == "," else "."
+
+
 def _locale(language: str) -> Any:
     from babel import Locale, UnknownLocaleError
 

@@ -62,7 +62,7 @@ def test_staff_sees_the_lists(shop: Shop) -> None:
     for total in ("12.50", "40.00", "7.25"):
         _paid(shop, total)
     shop.world.start(shop.world.order("99.00"), method="paypal")
-    page = shop.admin("/admin/tillgate/payment/", viewport={"width": 1400, "height": 900})
+    page = shop.admin("/admin/tillgate/payment/", viewport={"width": 1280, "height": 900})
     shop.look(page, "admin-payments")
     page.goto("/admin/tillgate/order/")
     shop.look(page, "admin-orders")

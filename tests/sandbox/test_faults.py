@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tillgate.sandbox import FAULTS, MAGIC, Answer, Options, UnknownOption, WrongOption
+from tillgate.sandbox import FAULTS, MAGIC, Answer, NotPossible, Options, UnknownOption, WrongOption
 from tillgate.sandbox.signing import matches
 
 if TYPE_CHECKING:
@@ -321,3 +321,35 @@ def test_late_money_first_fails_and_then_arrives(merchant: Build) -> None:
     assert said(shop.query())["result"]["status"] == "failed"
     shop.clock.advance(60)
     assert said(shop.query())["result"]["status"] == "success"
+
+
+@pytest.mark.parametrize(("amount", "end"), [("13.74", "success"), ("13.77", "failed")])
+def test_slow_money_ends_after_its_time(merchant: Build, amount: str, end: str) -> None:
+    shop = merchant(slow_seconds=3600)
+    number = said(shop.pay(amount=amount))["result"]["transactionNo"]
+    assert "status=processing" in (shop.service.decide(number, "pay") or "")
+    shop.clock.advance(3599)
+    assert said(shop.query())["result"]["status"] == "processing"
+    with pytest.raises(NotPossible):
+        shop.service.decide(number, "pay")
+    shop.clock.advance(1)
+    assert said(shop.query())["result"]["status"] == end
+
+
+@pytest.mark.parametrize(("is_paid", "end"), [(True, "success"), (False, "closed")])
+def test_voucher_is_paid_or_expires(merchant: Build, is_paid: bool, end: str) -> None:
+    """Its answers name its page and its end, as long as it is to be paid."""
+    shop = merchant(slow_seconds=3600)
+    result = said(shop.pay(amount="13.76"))["result"]
+    number = result["transactionNo"]
+    shop.service.decide(number, "pay")
+    shop.clock.advance(1800)
+    waits = said(shop.query())["result"]
+    assert (waits["status"], waits["voucherUrl"]) == ("processing", result["cashierUrl"])
+    assert int(waits["voucherUntil"]) - shop.clock() == pytest.approx(1800, abs=1)
+    if is_paid:
+        shop.service.decide(number, "pay")
+    shop.clock.advance(1800)
+    ended = said(shop.query())["result"]
+    assert ended["status"] == end
+    assert "voucherUrl" not in ended

@@ -54,6 +54,13 @@ def test_open_dispute_stands_against_shipping(world: World) -> None:
     assert (one.kind, one.text, found) == ("disputed", "Disputed by the shopper's bank", {})
 
 
+def test_review_at_gateway_stands_against_shipping(world: World) -> None:
+    payment = world.paid_payment()
+    open_review(ReviewReason.MANUAL_REVIEW, {"found": "rule"}, "test", payment)
+    (one,) = against_shipping(world.shop.plugin, [payment.order.key])[payment.order.key]
+    assert (one.kind, one.text) == ("manual-review", "Under review at the gateway")
+
+
 def test_each_doubt_is_named(world: World) -> None:
     payment = world.paid_payment("12.50")
     queueing.refund(payment.pk, "12.50")

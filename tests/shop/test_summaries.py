@@ -57,8 +57,8 @@ def described(monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
     def call(plugin: str, name: str, **arguments: Any) -> Any:
         if name != "tillgate_describe_order":
             return real(plugin, name, **arguments)
-        price = {"amount": Decimal("12.50"), "currency": "USD"}
-        return hooks.OrderDescription(number="S7", **price, **more)
+        amount = Decimal("12.50")
+        return hooks.OrderDescription(number="S7", amount=amount, currency="USD", **more)
 
     monkeypatch.setattr(hooks, "call_owner", call)
 

@@ -386,7 +386,14 @@ def test_public_testing_helpers_are_documented() -> None:
     assert {*rows("Acts", "driver"), *rows("Facts", "driver")} == public(ShopDriver) | {
         "plugin",
     }
-    assert set(rows("World")) == public(World) | {"shop", "gateway", "time", "client", "configure"}
+    assert set(rows("World")) == public(World) | {
+        "shop",
+        "gateway",
+        "time",
+        "client",
+        "configure",
+        "money",
+    }
     assert set(rows("Conformance")) == public(Conformance) - {"pytestmark"} | {
         "declined",
         "distributions",

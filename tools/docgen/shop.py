@@ -29,6 +29,7 @@ GROUPS: Final = (
     "reviews",
     "shipping",
     "summaries",
+    "finding",
     "remote",
     "staff",
     "personal",

@@ -244,7 +244,8 @@ def _author(place: Place) -> Iterator[str]:
 
 def _oscar(place: Place) -> Iterator[str]:
     """A new Oscar shop with the lines of the README, in which a guest buys something."""
-    yield place.install("tillgate[sandbox]", "tillgate-oscar", "tillgate-stripe", "sorl-thumbnail")
+    gateways = ("tillgate-payu", "tillgate-stripe")
+    yield place.install("tillgate[sandbox]", "tillgate-oscar", *gateways, "sorl-thumbnail")
     place.run("django-admin", "startproject", "shop", ".")
     shop, gateway = _free_port(), _free_port()
     settings, urls = place.folder / "shop/settings.py", place.folder / "shop/urls.py"
@@ -273,9 +274,9 @@ def _oscar(place: Place) -> Iterator[str]:
     checked = place.last_line("python", "manage.py", "check", "--database", "default")
     yield f"`manage.py check` says: {checked}"
     plugins = json.loads(place.run("tillgate", "plugins", "--json"))["plugins"]
-    if not {"oscar", "stripe"} <= set(plugins):
+    if not {"oscar", "payu", "stripe"} <= set(plugins):
         raise TrialProblem(
-            f"`tillgate plugins` knows {sorted(plugins)}, and not both oscar and stripe",
+            f"`tillgate plugins` knows {sorted(plugins)}, and not oscar, payu and stripe",
         )
     goods = int(place.last_line("python", "manage.py", "shell", "-v", "0", "-c", _GOODS))
     home = f"http://127.0.0.1:{shop}"

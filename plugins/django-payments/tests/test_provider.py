@@ -560,3 +560,19 @@ def test_staff_read_customer_of_row(world: World) -> None:
     described = rows.describe(str(row.pk))
     assert described is not None
     assert described.customer == Customer(name="Ada", email="ada@shopper.example")
+
+
+def test_staff_search_rows_by_shopper(world: World) -> None:
+    row = bill(
+        billing_email="ada@shopper.example",
+        billing_first_name="Ada",
+        billing_last_name="Moss",
+    )
+    bill(billing_email="eve@shopper.example", billing_first_name="Eve")
+    for text, found in (
+        ("ADA@shopper.example", [str(row.pk)]),
+        ("moss ada", [str(row.pk)]),
+        ("Ada Stone", []),
+        ("' OR 1=1 --", []),
+    ):
+        assert rows.search(text, 10) == found, text

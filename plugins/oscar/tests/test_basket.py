@@ -59,6 +59,25 @@ def test_staff_read_customer_and_open_order(order: Any) -> None:
     assert described.staff_url == f"/dashboard/orders/{order.number}/"
 
 
+def test_staff_search_orders_by_shopper(order: Any) -> None:
+    order.billing_address = order.shipping_address = None
+    order.save()
+    get_user_model()._default_manager.create_user("eve", first_name="Eve", password="x")
+    for text, found in (
+        (order.number, [order.number]),
+        (order.guest_email.upper(), [order.number]),
+        ("mo%", []),
+        ("' OR 1=1 --", []),
+        ("Eve", []),
+    ):
+        assert orders.search(text, 10) == found, text
+
+
+def test_staff_search_orders_by_name(order: Any) -> None:
+    for text, found in (("ada", 1), ("Moss Ada", 1), ("Ada Stone", 0), ("oss", 0)):
+        assert len(orders.search(text, 10)) == found, text
+
+
 def test_stranger_with_return_address_cannot_change_order(
     world: World,
     order: Any,

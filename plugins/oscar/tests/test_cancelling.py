@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.core import mail
+from django.db import connections
 from django.test import Client
 from django.utils import timezone
 from oscar.core.loading import get_class, get_model
@@ -75,6 +76,16 @@ def test_cancelled_order_is_refunded_and_restocked(bought: Bought, ann: Client) 
     subjects = [one.subject for one in mail.outbox if "cancelled" in one.subject]
     assert subjects == [f"Order {bought.order.number}: This order was cancelled."]
     assert any("Refund for your order" in one.subject for one in mail.outbox)
+
+
+def test_i12_atomic_requests_refund_after_commit(
+    bought: Bought,
+    ann: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
+    cancels(ann, bought.order)
+    assert (bought.order.status, bought.refunded_amount()) == ("Cancelled", Decimal("32.00"))
 
 
 def test_partial_refund_keeps_the_rest(bought: Bought, ann: Client) -> None:
@@ -203,6 +214,19 @@ def test_second_press_cancels_nothing_more(bought: Bought, ann: Client) -> None:
         "The order was not cancelled: it is cancelled already.",
     ]
     assert bought.refunded_amount() == Decimal("32.00")
+
+
+def test_open_payment_of_cancelled_order_is_watched(world: World, ann: Client) -> None:
+    """Money that comes on its page later is a second payment, for staff to refund."""
+    number = world.order("12.50")
+    first, second = world.start(number, "alipay"), world.start(number, "paypal")
+    world.shopper_pays(first)
+    world.notification(first)
+    cancels(ann, Order.objects.get())
+    assert (Order.objects.get().status, reasons()) == ("Cancelled", [])
+    world.shopper_pays(second)
+    world.notification(second)
+    assert reasons() == ["second-payment"]
 
 
 def test_unpaid_order_is_cancelled_as_before(world: World, ann: Client) -> None:

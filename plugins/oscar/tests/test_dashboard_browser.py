@@ -4,6 +4,7 @@ accessible.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from django.contrib.auth.models import User
 from django.test import Client
+from oscar.core.loading import get_model
 from playwright.sync_api import Browser, Page, expect
 
 from tests.test_refunds import Bought
@@ -108,7 +110,7 @@ def test_double_press_makes_one_partial_refund(
     page.get_by_label("Yes, refund it.").check()
     press.dblclick()
     expect(page.get_by_text("USD 2.50 was refunded.")).to_be_visible()
-    expect(page.get_by_text("Money refunded", exact=True)).to_be_visible()
+    expect(page.get_by_text("Refunded USD 2.50 by anna")).to_be_visible()
     look(page, "oscar-dashboard-refund")
     expect(page.get_by_text("A refund of USD 2.50 was asked for").last).to_be_visible()
     for width in (390, 1280):
@@ -145,6 +147,7 @@ def test_order_page_with_refunds_looks_right(
         ).to_be_visible()
     expect(page.get_by_role("button", name="Refund")).to_be_visible()
     look(page, f"oscar-dashboard-order-{name}")
+    page.get_by_text("Every step").first.click()
     page.get_by_text("Cause and evidence").first.click()
     page.get_by_role("link", name="Refund of unknown outcome").click()
     expect(page.get_by_role("button", name="The refund was done")).to_be_visible()
@@ -168,3 +171,101 @@ def test_order_list_shows_refunded_amounts(
     page.goto(f"/dashboard/orders/{bought.order.number}/")
     expect(page.get_by_text("This order was refunded: do not ship it.")).to_be_visible()
     look(page, f"oscar-dashboard-order-refunded-{width}")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_paid_order_is_cancelled_by_keyboard(
+    dashboard: Callable[..., Page],
+    world: World,
+    product: Callable[..., Any],
+    width: int,
+) -> None:
+    """The status form leads to the question; keys alone answer it."""
+    bought = Bought(world, product)
+    page = dashboard(
+        f"/dashboard/orders/{bought.order.number}/",
+        viewport={"width": width, "height": 900},
+    )
+    page.locator("#order_status_form select").select_option("Cancelled")
+    page.locator("#order_status_form button").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("This order is paid: USD 32.00 is held.")).to_be_visible()
+    look(page, f"oscar-dashboard-cancel-{width}")
+    page.get_by_label("Refund this amount").focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_label("Keep it, for the reason below")).to_be_checked()
+    page.keyboard.press("Tab")
+    page.keyboard.type("made to measure")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text(f"Order {bought.order.number} was cancelled.")).to_be_visible()
+    assert (bought.order.status, bought.refunded_amount()) == ("Cancelled", Decimal(0))
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_items_are_refunded_in_two_steps(
+    dashboard: Callable[..., Page],
+    world: World,
+    product: Callable[..., Any],
+    width: int,
+) -> None:
+    bought = Bought(world, product)
+    page = dashboard(
+        f"/dashboard/orders/{bought.order.number}/#payment",
+        viewport={"width": width, "height": 900},
+    )
+    page.get_by_role("link", name="Refund items").click()
+    look(page, f"oscar-dashboard-refund-items-{width}")
+    page.get_by_role("spinbutton", name="Tea").fill("2")
+    page.get_by_role("button", name="Check the refund").click()
+    look(page, f"oscar-dashboard-refund-check-{width}")
+    page.get_by_role("button", name="Refund USD 8.00").dblclick()
+    expect(page.get_by_text("USD 8.00 was refunded.")).to_be_visible()
+    assert bought.refunded_amount() == Decimal("8.00")
+    page.get_by_role("link", name="Refund items").click()
+    page.get_by_role("button", name="Refund the rest: USD 24.00").click()
+    expect(page.get_by_text("USD 24.00 was refunded.")).to_be_visible()
+    assert bought.refunded_amount() == Decimal("32.00")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_order_is_found_and_its_link_made(
+    dashboard: Callable[..., Page],
+    world: World,
+    product: Callable[..., Any],
+    width: int,
+) -> None:
+    """By the amount, among others; the link can be copied."""
+    number = world.order("12.50")
+    world.order("5.00")
+    page = dashboard("/dashboard/orders/", viewport={"width": width, "height": 900})
+    look(page, f"oscar-dashboard-find-{width}")
+    page.get_by_label("Find an order").fill("12.50")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(f"/dashboard/orders/{number}/$"))
+    page.locator('a[href="#payment"]').click()
+    page.get_by_role("button", name="Make a link").click()
+    expect(page.locator("#tillgate_link_form code")).to_contain_text("/payments/pay/")
+    look(page, f"oscar-dashboard-link-{width}")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_late_money_is_delivered_by_one_button(
+    dashboard: Callable[..., Page],
+    world: World,
+    product: Callable[..., Any],
+    width: int,
+) -> None:
+    number = world.order("12.50")
+    payment = world.start(number)
+    order = get_model("order", "Order").objects.get(number=number)
+    order.set_status("Cancelled")
+    world.shopper_pays(payment)
+    world.notification(payment)
+    page = dashboard(f"/dashboard/orders/{number}/", viewport={"width": width, "height": 900})
+    look(page, f"oscar-dashboard-review-{width}")
+    page.get_by_role("button", name="Reopen and deliver").click()
+    expect(page.get_by_text("Resolved:")).to_be_visible()
+    order.refresh_from_db()
+    assert order.status == "Paid"

@@ -23,6 +23,7 @@ from tillgate_oscar import mail
 
 NAMES = {
     "order-placed",
+    "voucher-waits",
     *(code.lower().removeprefix("tillgate_").replace("_", "-") for code in mail.EVENT_TYPES),
 }
 LANGUAGES = {"en": "ltr", "de": "ltr", "ja": "ltr", "ur": "rtl"}

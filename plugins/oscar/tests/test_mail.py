@@ -673,6 +673,7 @@ def test_staff_can_edit_mails_in_dashboard(
         email_subject_template="Still waiting: {{ order.number }}",
     )
     assert set(kinds.objects.values_list("code", flat=True)) >= {
+        "TILLGATE_CANCELLED",
         "TILLGATE_ORDER_WAITS",
         "TILLGATE_PAID_TWICE",
         "TILLGATE_REFUNDED",

@@ -19,7 +19,7 @@ from django.utils.timezone import localtime
 from oscar.core.loading import get_model
 
 from tests.shopper import Shopper
-from tillgate import ConfigurationError, hooks, shop
+from tillgate import ConfigurationError, Transaction, hooks, shop
 from tillgate.django.models import Payment, Refund, TimelineEntry
 from tillgate.django.orders.locking import locked_order
 from tillgate.django.payments import starting
@@ -73,7 +73,7 @@ def disputed(*statuses: DisputeStatus) -> Iterator[None]:
 
     class Disputes:
         @hookimpl(wrapper=True)
-        def tillgate_query(self) -> Generator[None, hooks.Transaction, hooks.Transaction]:
+        def tillgate_query(self) -> Generator[None, Transaction, Transaction]:
             found = yield
             disputes = tuple(
                 ReportedDispute(amount=Decimal("5.00"), status=status, dispute_no=f"d-{number}")
@@ -341,7 +341,8 @@ def test_mails_of_slow_money_in_every_language(
     begun, failed = mail.outbox
     assert VOUCHER in begun.body
     assert "/payments/pay/" in failed.body
-    is_english = [text in begun.body + failed.body for text in ("voucher by", "has not arrived")]
+    said = f"{begun.body}{failed.body}"
+    is_english = [text in said for text in ("voucher by", "has not arrived")]
     assert is_english == [language == "en"] * 2
     with transaction.atomic():
         assert Payment.objects.get().status == "failed"

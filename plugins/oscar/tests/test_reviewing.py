@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connections
 from django.test import Client
 from oscar.core.loading import get_model
 
@@ -62,6 +63,16 @@ def test_reopened_order_names_goods_that_are_gone(world: World) -> None:
     assert presses(ann, late, "reopen")[0].startswith("Resolved: ")
     assert Order.objects.get().status == "Paid"
     assert any("there is not enough left" in note.message for note in late.notes.all())
+
+
+def test_i12_atomic_requests_resolve_after_commit(
+    late: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
+    ann = staff("ann", *MAY, "tillgate.resolve_review")
+    assert presses(ann, late, "reopen")[0].startswith("Resolved: ")
+    assert Order.objects.get().status == "Paid"
 
 
 def test_late_money_is_refunded_on_the_page(late: Any) -> None:

@@ -904,7 +904,7 @@ def test_i4_stale_page_cancel_opens_review(
     assert (Order.objects.get().status, world.reviews()) == ("Paid", [])
     browser.post(url, {**fields, "guest_email": "corrected@shopper.example"})
     world.a_day_passes()
-    assert (Order.objects.get().status, world.reviews()) == ("Cancelled", ["paid-not-payable"])
+    assert (Order.objects.get().status, world.reviews()) == ("Cancelled", ["cancelled-held"])
 
 
 def test_i2_stale_page_keeps_order_marked_paid(

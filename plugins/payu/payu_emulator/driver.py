@@ -19,6 +19,7 @@ from payu_emulator.wire import Fault as WireFault
 from payu_emulator.wire import Json, Wire
 from tillgate import Account
 from tillgate.hooks import RefundOutcome
+from tillgate.testing.faulty_proxy import FaultyProxy
 from tillgate.testing.gateway_driver import (
     Fault,
     GatewayDriver,
@@ -46,97 +47,83 @@ def account_at(url: str, **fields: Any) -> Account:
     )
 
 
+CURRENCIES: Final = ("PLN", "EUR", "CZK", "USD")
+CALLS: Final = {
+    "pay": "POST /api/v2_1/orders",
+    "query": "GET /api/v2_1/orders/[^/]+",
+    "refund": "POST /api/v2_1/orders/[^/]+/refunds",
+}
+REFUSALS: Final[Mapping[str, tuple[int, str]]] = {
+    "refused": (400, "ERROR_VALUE_INVALID"),
+    "denied": (404, "DATA_NOT_FOUND"),
+    "unknown_code": (400, "A_CODE_OF_TOMORROW"),
+}
+"""The faults that are PayU's own words, which no proxy can know."""
+
+
 class WireDriver(GatewayDriver):
-    """What both emulators have: accounts, and the faults of the wire before them."""
+    """What both emulators have: accounts, and the faults before them."""
 
     plugin = "payu"
     method = "checkout"
     other_method = "card"
+    second_keys: tuple[str, ...] = SECRETS
     wire: Wire
-    secrets_of_account: tuple[str, ...] = SECRETS
+    proxy: FaultyProxy
+
+    def start(self, wire: Wire) -> None:
+        self.wire = wire.__enter__()
+        self.proxy = FaultyProxy(self.wire.url, CALLS, ALTERED).start()
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self.wire.__exit__(*error)
 
     def account(self, currency: str | None = None) -> Account | None:
         if currency not in (None, *CURRENCIES):
             return None
         return account_at(
-            self.wire.url,
+            self.proxy.url,
             currencies=(currency or CURRENCIES[0],),
             methods=(self.method, self.other_method),
-            webhook_secrets=self.secrets_of_account,
+            webhook_secrets=self.second_keys,
         )
 
     def account_settings(self, currency: str | None = None) -> dict[str, Any]:
         """Return the account of a shop: the shops' scenarios sell in USD unless they say more."""
         return super().account_settings(currency or "USD")
 
-    def lose_answer(self, operation: Operation) -> None:
-        self.wire.fault(operation, WireFault(loses_answer=True))
-
-    def answer_slowly(self, operation: Operation, seconds: float) -> None:
-        self.wire.fault(operation, WireFault(seconds=seconds))
-
     def fault(self, fault: Fault, operation: Operation, *, times: int = 1) -> None:
-        if fault in _STATUSES:
-            status, code = _STATUSES[fault]
-            body = json.dumps({"status": {"statusCode": code, "statusDesc": "said the fake"}})
-            made = WireFault(status=status, body=body.encode())
-        elif fault in _FAULTS:
-            made = _FAULTS[fault]
-        elif fault in _ALTERED:
-            made = WireFault(spoil=_altered(_ALTERED[fault]))
-        else:
-            self.lacks(f"play the fault {fault!r}")
-        self.wire.fault(operation, made, times)
+        if fault not in REFUSALS:
+            super().fault(fault, operation, times=times)
+            return
+        status, code = REFUSALS[fault]
+        body = json.dumps({"status": {"statusCode": code, "statusDesc": "said the emulator"}})
+        self.wire.fault(operation, WireFault(status=status, body=body.encode()), times)
 
     def clear_faults(self) -> None:
+        super().clear_faults()
         self.wire.faults.clear()
 
-    def received(self, operation: Operation) -> int:
-        return len(self.wire.of(operation))
 
+def _set(**fields: object) -> Callable[[Any], None]:
+    """Return what changes the order of an answer, or the answer itself."""
 
-CURRENCIES: Final = ("PLN", "EUR", "CZK", "USD")
-_STATUSES: Final[Mapping[str, tuple[int, str]]] = {
-    "refused": (400, "ERROR_VALUE_INVALID"),
-    "denied": (404, "DATA_NOT_FOUND"),
-    "server_error": (500, "GENERIC_ERROR"),
-    "system_error": (503, "SERVICE_NOT_AVAILABLE"),
-    "unknown_code": (400, "A_CODE_OF_TOMORROW"),
-    "rate_limited": (429, "BUSINESS_ERROR"),
-}
-_FAULTS: Final[Mapping[str, WireFault]] = {
-    "lost_request": WireFault(loses_request=True),
-    "lost_response": WireFault(loses_answer=True),
-    "broken_json": WireFault(spoil=lambda body: body[: len(body) // 2]),
-    "html_body": WireFault(spoil=lambda _: b"<html><body>Service unavailable</body></html>"),
-}
-
-
-def _altered(change: Callable[[Json], None]) -> Callable[[bytes], bytes]:
-    def spoil(body: bytes) -> bytes:
-        answer = json.loads(body)
-        for part in (*answer.get("orders", ()), answer.get("refund"), answer):
-            if isinstance(part, dict):
-                change(part)
-        return json.dumps(answer).encode()
-
-    return spoil
-
-
-def _set(**fields: object) -> Callable[[Json], None]:
-    def change(part: Json) -> None:
-        part.update({name: value for name, value in fields.items() if name in part})
+    def change(answer: Any) -> None:
+        for part in (*answer.get("orders", ()), answer):
+            part.update({name: value for name, value in fields.items() if name in part})
 
     return change
 
 
-_ALTERED: Final[Mapping[str, Callable[[Json], None]]] = {
-    "wrong_amount": _set(totalAmount="1", amount="1"),
-    "missing_amount": _set(totalAmount=None, amount=None),
-    "wrong_currency": _set(currencyCode="NOK"),
-    "missing_currency": _set(currencyCode=None),
+def _call_strangely(answer: Any) -> None:
+    for order in answer["orders"]:
+        order["status"] = order["status"] if order["status"] == "COMPLETED" else "ON_HOLD"
+
+
+ALTERED: Final[Mapping[str, Callable[[Any], None]]] = {
     "wrong_transaction_no": _set(orderId="ANOTHER0ORDER"),
-    "other_reference": _set(extOrderId="ANOTHER"),
+    "strange_status": _call_strangely,
 }
 
 
@@ -158,18 +145,19 @@ _NOT_BY_PAYU: Final[Mapping[str, str]] = {
 
 
 class FakeDriver(WireDriver):
-    """Every capability that PayU has, on the fake."""
+    """Every capability that PayU has, on the fake. Refunds are made at once, as the shops'
+    scenarios expect.
+    """
 
     declined_by_shops = _NOT_BY_PAYU
+    refund_status = "FINALIZED"
 
     def __enter__(self) -> Self:
         self.payu = FakePayU()
-        self.wire = Wire(self.payu.handle).__enter__()
+        self.payu.refund_status = self.refund_status
+        self.start(Wire(self.payu.handle))
         self.payu.page = self.wire.url
         return self
-
-    def __exit__(self, *error: object) -> None:
-        self.wire.__exit__(*error)
 
     def held(self, reference: str) -> Held | None:
         try:
@@ -192,6 +180,9 @@ class FakeDriver(WireDriver):
 
     def pay(self, reference: str) -> str:
         return self.payu.pay(reference)
+
+    def pay_slowly(self, reference: str) -> None:
+        self.payu.choose(reference)
 
     def decline(self, reference: str) -> None:
         self.payu.decline(reference)
@@ -237,9 +228,6 @@ class FakeDriver(WireDriver):
         headers, body = self.payu.notification(reference, kind=told, status=status)
         return [SentNotification(headers=headers, body=body)]
 
-    def use_strange_words(self) -> None:
-        self.payu.strange_word = "ON_HOLD"
-
     def references(self) -> Sequence[str]:
         return [order["extOrderId"] for order in self.payu.orders.values()]
 
@@ -248,8 +236,16 @@ def _amount(units: str) -> Decimal:
     return Decimal(units).scaleb(-2)
 
 
+class PendingFakeDriver(FakeDriver):
+    """The fake whose refunds are pending first and made after the answer, as PayU's are."""
+
+    refund_status = "PENDING"
+
+
 NO_LIST: Final = "the simulator has neither a list of refunds nor one refund"
-NO_LIMIT: Final = "the simulator refunds any amount, of unpaid orders too, and at once"
+NO_LIMIT: Final = (
+    "the simulator refunds any amount in any currency, of unpaid orders too, and at once"
+)
 
 
 @functools.cache
@@ -272,17 +268,14 @@ class SimulatorDriver(WireDriver):
         **_NOT_BY_PAYU,
         "wrong_credentials": "the simulator gives every client an access token",
     }
-    secrets_of_account = (SIMULATORS_KEY,)
+    second_keys = (SIMULATORS_KEY,)
 
     def __enter__(self) -> Self:
         self.simulator = running_simulator()
         self.before = {order["id"] for order in self.simulator.storage()}
         self.seconds, self.since = 0.0, dict[str, float]()
-        self.wire = Wire(self.simulator.handle, PREFIX).__enter__()
+        self.start(Wire(self.simulator.handle, PREFIX))
         return self
-
-    def __exit__(self, *error: object) -> None:
-        self.wire.__exit__(*error)
 
     def held(self, reference: str) -> Held | None:
         try:
@@ -319,9 +312,6 @@ class SimulatorDriver(WireDriver):
             is_over = self.seconds >= since + int(order["validityTime"])
             if is_over and order["status"] == "PENDING":
                 self.expire(reference)
-
-    def fail_refund(self) -> None:
-        self.fault("refused", "refund")
 
     def notification(
         self,

@@ -78,10 +78,9 @@ class FakePayU:
         self.tokens: set[str] = set()
         self.token_seconds = TOKEN_SECONDS
         self.page = "http://127.0.0.1"
-        self.refund_status = "FINALIZED"
+        self.refund_status = "PENDING"
         self.next_refund = ""
         self.refuses_refund = False
-        self.strange_word = ""
         self._seconds = 0.0
 
     # The API --------------------------------------------------------------------------------------
@@ -190,8 +189,6 @@ class FakePayU:
     def _described(self, order: Json) -> Json:
         hidden = ("closes", "paymentId", "payMethods")
         shown = {name: value for name, value in order.items() if name not in hidden}
-        if self.strange_word and order["status"] != "COMPLETED":
-            shown["status"] = self.strange_word
         answer: Json = {"orders": [shown], "status": {"statusCode": "SUCCESS"}}
         if order["status"] != "NEW":
             answer["properties"] = [{"name": "PAYMENT_ID", "value": order["paymentId"]}]

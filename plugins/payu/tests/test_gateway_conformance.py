@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from payu_emulator.driver import NO_LIMIT, NO_LIST, NO_LOOKUP, FakeDriver, SimulatorDriver
+from payu_emulator.driver import NO_LIMIT, NO_LIST, NO_LOOKUP, PendingFakeDriver, SimulatorDriver
 from tillgate.testing.gateway_conformance import GatewayConformance
 
 
-class TestFakePayU(GatewayConformance):
+class TestFake(GatewayConformance):
     """Every scenario that PayU can play."""
 
-    driver = FakeDriver
+    driver = PendingFakeDriver
     declined: ClassVar[dict[str, str]] = {
-        **dict.fromkeys(("unknown_reference", "lost_creation", "slow_creation"), NO_LOOKUP),
+        **dict.fromkeys(("unknown_reference", "lookup_by_reference"), NO_LOOKUP),
     }
 
 
@@ -24,11 +24,17 @@ class TestSimulator(GatewayConformance):
 
     driver = SimulatorDriver
     declined: ClassVar[dict[str, str]] = {
-        **TestFakePayU.declined,
+        **TestFake.declined,
         **dict.fromkeys(("lost_refund", "same_refund_id"), NO_LIST),
         **dict.fromkeys(
-            ("more_than_was_paid", "pending_refund_succeeds", "pending_refund_fails"),
+            (
+                "more_than_was_paid",
+                "refund_in_another_currency",
+                "pending_refund_succeeds",
+                "pending_refund_fails",
+            ),
             NO_LIMIT,
         ),
+        "money_on_its_way": "the simulator's shoppers pay at once or not at all",
         "refund_in_the_portal": "the simulator has no panel",
     }

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,10 +19,10 @@ ORDERS = "/api/v2_1/orders"
 
 
 @pytest.fixture
-def simulator() -> Iterator[Simulator]:
+def simulator() -> Simulator:
     running = running_simulator()
     running.received.clear()
-    yield running
+    return running
 
 
 def ask(simulator: Simulator, method: str, path: str, body: Any = None) -> tuple[int, Json]:

@@ -620,6 +620,17 @@ def test_staff_read_customer_and_open_order(world: World) -> None:
     assert described.customer == Customer(name="Ann", email="shopper@example.org")
 
 
+def test_staff_search_orders_by_shopper(world: World) -> None:
+    order = order_of(world, key := world.order())
+    for text, found in (
+        (order.code, [key]),
+        (f"{order.code}-{order.event.slug}".lower(), [key]),
+        ("SHOPPER@example.org", [key]),
+        ("' OR 1=1 --", []),
+    ):
+        assert orders.search(text, 10) == found, text
+
+
 def _path(order: Any) -> str:
     return f"{order.event.organizer.slug}/{order.event.slug}/orders/{order.code}"
 

@@ -20,7 +20,7 @@ from tests.shopping import at, bought, event_of, logged_in, order_of, payments_o
 from tests.test_paying import expired, underpaid
 from tillgate import NotSent, hooks, shop
 from tillgate.django.accounting.audit import audit
-from tillgate.django.models import Payment, Refund, Review
+from tillgate.django.models import Payment, PaymentNumber, Refund, Review
 from tillgate.testing.world import World
 from tillgate_pretix import orders, signals
 from tillgate_pretix.accounts import alias_of_event
@@ -602,7 +602,7 @@ def test_poll_of_anothers_payment_is_refused(world: World) -> None:
 @pytest.mark.parametrize("number", ["reference", "transaction_no", "further"])
 def test_order_search_finds_payment_numbers(world: World, number: str) -> None:
     order, payment = bought(world)
-    payment.numbers.create(number="ch_123")
+    PaymentNumber.objects.create(payment=payment, number="ch_123")
     query = "ch_123" if number == "further" else getattr(payment, number)
     browser = staff(world, "event.orders:read")
     for asked, is_found in ((query, True), (f"{query}9", False)):

@@ -127,6 +127,9 @@ class FakeDriver(GatewayDriver):
     def expire(self, reference: str) -> None:
         self.stripe.expire(reference)
 
+    def reverse(self, reference: str) -> None:
+        self.stripe.dispute(reference)
+
     def lose_answer(self, operation: Operation) -> None:
         self.stripe.lose_next(OPERATIONS[operation])
 
@@ -281,6 +284,10 @@ _NOT_BY_SIMULATOR: Final[Mapping[str, str]] = {
             "over_refund",
             "concurrent_refunds",
             "refund_handler_raises",
+            "repeated_refund",
+            "refused_refund",
+            "queued_refund",
+            "unknown_refund_that_was_not_done",
         ),
         NO_REFUND,
     ),
@@ -292,7 +299,7 @@ _NOT_BY_SIMULATOR: Final[Mapping[str, str]] = {
         ("expiry", "kept_while_another_payment_is_open", "crash_while_releasing"),
         _NO_CLOCK,
     ),
-    "crash_while_starting": NO_LIST,
+    **dict.fromkeys(("crash_while_starting", "unknown_outcome_of_pay"), NO_LIST),
     "wrong_credentials": "the simulator accepts every key",
 }
 
@@ -323,7 +330,12 @@ class SimulatorDriver(GatewayDriver):
     def __enter__(self) -> Self:
         self.simulator = running_simulator()
         self.before = set(self.simulator.numbers)
-        self.proxy = FaultyProxy(self.simulator.base_url, CALLS, ALTERED).start()
+        self.proxy = FaultyProxy(
+            self.simulator.base_url,
+            CALLS,
+            ALTERED,
+            refusal={"error": {"type": "invalid_request_error", "code": "resource_missing"}},
+        ).start()
         return self
 
     def account(self, currency: str | None = None) -> Account | None:

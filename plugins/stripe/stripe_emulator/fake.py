@@ -1104,6 +1104,7 @@ class FakeStripe:
                 param="locale",
             )
         _metadata(parameters.get("metadata", {}))
+        self._check_methods(parameters)
         session_id = (
             f"cs_{'live' if self.livemode else 'test'}_a1{uuid.uuid4().hex}{uuid.uuid4().hex[:24]}"
         )
@@ -1122,6 +1123,28 @@ class FakeStripe:
             page=f"{self.pages}/c/pay/{session_id}",
         )
         return self.sessions[session_id]
+
+    def _check_methods(self, parameters: Json) -> None:
+        """Refuse what a named payment method lacks, or cannot take."""
+        allowed = parameters.get("allowed_payment_method_types", [])
+        given = parameters.get("payment_method_options", {})
+        if "wechat_pay" in allowed and given.get("wechat_pay", {}).get("client") != "web":
+            raise _missing("payment_method_options[wechat_pay][client]")
+        data = parameters.get("payment_intent_data", {})
+        if "statement_descriptor" in data and ("card" in allowed or not allowed):
+            raise Refusal(
+                "The `statement_descriptor` parameter is not supported for the payment method "
+                "type `card`.",
+                param="payment_intent_data[statement_descriptor]",
+            )
+        for name in ("statement_descriptor", "statement_descriptor_suffix"):
+            if not re.fullmatch(
+                r"(?=.*[A-Za-z])(?:(?![<>\\'\"*])[ -~]){1,22}", data.get(name, "A")
+            ):
+                raise Refusal(
+                    "The statement descriptor must be at most 22 characters, with a letter.",
+                    param=f"payment_intent_data[{name}]",
+                )
 
     def _methods(self, parameters: Json) -> list[str]:
         allowed = parameters.get("allowed_payment_method_types", self.methods)

@@ -136,6 +136,20 @@ def test_endpoint_elsewhere_is_not_the_shops(fake: FakeStripe) -> None:
     assert faults(live, online=True, webhook_url=ADDRESS) == {}
 
 
+@pytest.mark.parametrize("descriptor", ["4711", "TEA * CO", "A SHOP WITH A VERY LONG NAME", "Tée"])
+def test_unusable_descriptor_is_named(descriptor: str) -> None:
+    """Stripe would refuse every payment."""
+    account = Account(
+        token="sk_test_fake",
+        dialect="stripe",
+        sandbox=True,
+        options={"statement_descriptor": descriptor},
+    )
+    found = faults(account, online=False)["options.statement_descriptor"]
+    assert repr(descriptor) in found
+    assert "22 Latin characters" in found
+
+
 def test_mistyped_method_names_the_valid_ones() -> None:
     account = Account(
         token="sk_test_fake",

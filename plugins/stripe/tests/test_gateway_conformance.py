@@ -42,5 +42,7 @@ class TestSimulator(GatewayConformance):
         ),
         **NO_CURRENCY,
         "same_refund_id": "the simulator ignores idempotency keys",
+        "money_taken_back": "the simulator has no disputes",
+        "wrong_credentials": "the simulator accepts every key",
         "refund_in_the_portal": "the simulator has no dashboard",
     }

@@ -166,6 +166,36 @@ def test_page_offers_only_chosen_method(fake: FakeStripe) -> None:
     assert sent(fake)["allowed_payment_method_types"] in (["ideal"], {"0": "ideal"})
 
 
+def test_wechat_is_for_the_web(fake: FakeStripe) -> None:
+    """Stripe refuses the method without it; others get no options."""
+    created(account_at(fake.url, methods=["wechat_pay"]), method="wechat_pay")
+    assert sent(fake)["payment_method_options"] == {"wechat_pay": {"client": "web"}}
+    created(account_at(fake.url))
+    assert "payment_method_options" not in sent(fake)
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        ("checkout", "statement_descriptor_suffix"),
+        ("card", "statement_descriptor_suffix"),
+        ("alipay", "statement_descriptor"),
+    ],
+)
+def test_statement_names_the_shop(fake: FakeStripe, method: str, name: str) -> None:
+    """Of a card only the part after the account's prefix."""
+    methods = ["checkout", "card", "alipay"]
+    account = account_at(
+        fake.url,
+        methods=methods,
+        options={"statement_descriptor": "TEA AND CO"},
+    )
+    created(account, method=method)
+    given = sent(fake)["payment_intent_data"]
+    assert {one for one in given if "statement" in one} == {name}
+    assert given[name] == "TEA AND CO"
+
+
 def test_method_keeps_to_its_currency(fake: FakeStripe) -> None:
     """A method of one currency is offered for no other."""
     [ideal] = hooks.payment_methods(account_at(fake.url, methods=["ideal"]))
@@ -641,6 +671,33 @@ def test_full_refund_answers_inquiry(fake: FakeStripe, account: Account) -> None
         transaction_no=payment.transaction_no,
     ).disputes
     assert (open_one.status, answered.status) == (DisputeStatus.OPEN, DisputeStatus.WON)
+
+
+# Reviews by Radar --------------------------------------------------------------------------------
+
+
+def test_review_by_radar_holds_until_approved(fake: FakeStripe, account: Account) -> None:
+    request, payment = paid(fake, account)
+
+    def reason() -> str | None:
+        number = payment.transaction_no
+        return hooks.query(account, request.reference, transaction_no=number).manual_review
+
+    assert reason() is None
+    fake.open_review(request.reference)
+    assert reason() == "rule"
+    fake.fail_next("retrieve_review", 403)
+    assert reason() == "unread"
+    fake.approve(request.reference)
+    assert reason() is None
+
+
+@pytest.mark.parametrize("kind", ["review.opened", "review.closed"])
+def test_event_of_review_names_payment(fake: FakeStripe, account: Account, kind: str) -> None:
+    request, _ = paid(fake, account)
+    number = fake.open_review(request.reference)["payment_intent"]
+    event = fake.event(kind, request.reference)
+    assert read(account, *fake.signed(event, SECRETS[0])) == (Hint(transaction_no=number),)
 
 
 # Notifications ------------------------------------------------------------------------------------

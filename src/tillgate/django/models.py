@@ -241,6 +241,8 @@ class Payment(models.Model):
     it.
     """
 
+    last4 = models.CharField(max_length=4, blank=True, default="", db_default="")
+    """The last four digits of the card that paid, for the search; erased with the details."""
     created_at = models.DateTimeField(_("started"), db_index=True)
     page_closes_at = models.DateTimeField()
     close_wanted_at = models.DateTimeField(null=True, blank=True)
@@ -281,6 +283,7 @@ class Payment(models.Model):
             # updates of one payment, which then wait for each other in a circle.
             models.Index(fields=["sandbox", "status_since"], name="tillgate_payment_since"),
             models.Index(fields=["transaction_no"], name="tillgate_payment_by_number"),
+            models.Index(fields=["last4"], name="tillgate_payment_by_last4"),
         ]
         constraints = [
             models.UniqueConstraint(fields=[name], name=f"tillgate_payment_{name}")

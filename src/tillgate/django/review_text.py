@@ -59,6 +59,10 @@ _CLAUSES: Final[Mapping[str, str | Promise]] = MappingProxyType(
             "the shopper's bank took %(amount)s back (dispute %(dispute_no)s); record it as an "
             "external refund",
         ),
+        _R.MANUAL_REVIEW: gettext_lazy(
+            "the gateway waits for somebody to review the payment by hand (%(found)s); do not ship "
+            "before that",
+        ),
         _R.PAYMENT_UNKNOWN: gettext_lazy(
             "the gateway does not know it, though it gave it transaction %(transaction_no)s",
         ),
@@ -277,6 +281,10 @@ _ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
         _R.DISPUTED: gettext_lazy(
             "Answer the dispute in the gateway's own pages first. A later answer says how the "
             "dispute ended.",
+        ),
+        _R.MANUAL_REVIEW: gettext_lazy(
+            "Look at the payment in the gateway's own pages. Approve it there, and this closes; or "
+            "refund it.",
         ),
         f"{_R.DISPUTED}:{_A.RECORD_EXTERNAL_REFUND}": gettext_lazy(
             "The bank has taken the money. The shop's books agree with the gateway again when you "

@@ -12,8 +12,9 @@ from django.utils.functional import Promise
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext_lazy as _
 
-from tillgate.django.methods import label_of
+from tillgate.django.methods import label_of, with_last_digits
 from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
+from tillgate.wire.details import PaidWith
 from tillgate.wire.profile import DisputeStatus
 
 _ICONS: Final = {
@@ -105,6 +106,7 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.UNRECOGNISED_STATUS: _("Unknown status"),
     ReviewReason.CHANGED_AFTER_PAID: _("Charge-back or refund at the gateway"),
     ReviewReason.DISPUTED: _("Disputed by the shopper's bank"),
+    ReviewReason.MANUAL_REVIEW: _("Under review at the gateway"),
     ReviewReason.WRONG_CREDENTIALS: _("The gateway refuses the account"),
     ReviewReason.PAYMENT_UNKNOWN: _("The gateway does not know its own payment"),
     ReviewReason.SIGNATURE_MISMATCH: _("Wrong signature"),
@@ -177,6 +179,14 @@ def method_name(stored: str) -> str:
 def brand_name(code: str) -> str:
     """Return the name of a card's brand; an unknown one by its code with a capital."""
     return _BRANDS.get(code.lower()) or code[:1].upper() + code[1:]
+
+
+def paid_with(method: str, used: PaidWith | None) -> str:
+    """Return what paid, such as "Visa ending 4242", or the name of the chosen method."""
+    if used is None:
+        return method_name(method)
+    name = brand_name(used.brand) if used.brand else method_name(used.method)
+    return with_last_digits(name, used.last4) if used.last4 else name
 
 
 def dispute(status: str) -> str:

@@ -111,6 +111,7 @@ _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
             lambda value: value is None or _are(value, ReportedRefund),
         ),
         "disputes": ("a tuple of ReportedDispute", lambda value: _are(value, ReportedDispute)),
+        "manual_review": _text(64, may_be_none=True),
         "paid_with": _one(PaidWith),
         "fee": _one(Money),
         "net": _one(Money),

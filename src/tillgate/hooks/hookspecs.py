@@ -19,6 +19,7 @@ from pluggy import HookimplMarker, HookspecMarker
 
 from tillgate.account import Account
 from tillgate.hooks.values import (
+    Customer,
     Event,
     ExampleMail,
     Finding,
@@ -202,6 +203,27 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
 
 
 @hookspec(firstresult=True)
+def tillgate_find_orders(text: str, limit: int) -> Sequence[str] | None:
+    """Return the keys of orders that staff search for: by number, or by the shopper's name or
+    e-mail address.
+
+    Called by the search of Django's admin with 3 to 100 characters that a person typed, without a
+    `#` before them. Return at most `limit` keys, the newest first; none for another order's number.
+    Tillgate stores neither the text nor the answer. After an error the search goes on without it.
+    """
+
+
+@hookspec(firstresult=True)
+def tillgate_customers(order_keys: Sequence[str]) -> Mapping[str, Customer] | None:
+    """Return the shoppers of orders by their keys, for lists and downloads of staff; leave out an
+    order without one.
+
+    Called with at most 1,000 keys at once, so read them in one statement. Tillgate does not store
+    the answer. After an error the list has no names.
+    """
+
+
+@hookspec(firstresult=True)
 def tillgate_payment_paid(payment: Payment) -> PaidOutcome | None:
     """Mark the order paid in the shop's database, and return whether the payment could be applied.
 
@@ -216,8 +238,9 @@ def tillgate_order_unpaid(order: Order) -> None:
 
     Called `ORDER_UNPAID_AFTER_MINUTES` after the last payment failed or expired, after the order
     was opened without a payment, or after money that never paid the order was refunded entirely. It
-    comes earlier only where `ORDER_PAYABLE_FOR_MINUTES` after the first payment are over. Money may
-    still come later: it opens a review if the order was released. An order that is described as
+    comes earlier only where `ORDER_PAYABLE_FOR_MINUTES` after the first payment are over, without
+    the time in which money was under way. Money may still come later: it opens a review if the
+    order was released. An order that is described as
     payable with an amount of zero has nothing to pay, and is not released.
 
     It is called for a closed order too, and again after late money was refunded: change an open

@@ -128,7 +128,7 @@ class Decision:
     @property
     def is_last_word(self) -> bool:
         """Whether no further answer about a settled payment is awaited: a forgotten one may be
-        found, and an open dispute ends.
+        found, and an open dispute or a review at the gateway ends.
         """
         is_forgotten = (
             self.review is ReviewReason.PAYMENT_UNKNOWN and self.status is PaymentStatus.PAID
@@ -136,7 +136,8 @@ class Decision:
         is_disputed = (
             self.review is ReviewReason.DISPUTED and self.facts.get("case") != DisputeStatus.LOST
         )
-        return self.is_conclusive and not is_forgotten and not is_disputed
+        is_reviewed = self.review is ReviewReason.MANUAL_REVIEW
+        return self.is_conclusive and not (is_forgotten or is_disputed or is_reviewed)
 
 
 def answer_of(
@@ -221,7 +222,7 @@ def interpret(facts: PaymentFacts, reviews: Iterable[ReviewFacts], answer: Answe
     # Whatever the payment was before: late money is still money (I9).
     if said is TransactionStatus.PAID:
         decision = _to(facts, found, PaymentStatus.PAID, "the gateway says that it is paid")
-        return _with_disputes(decision, facts, found)
+        return _with_disputes(_with_manual_review(decision, found), facts, found)
     # Paid never moves back (I9); at most staff have a case.
     if facts.status is PaymentStatus.PAID:
         return _after_paid(facts, found)
@@ -275,6 +276,14 @@ def _unclear(facts: PaymentFacts, found: Transaction, *, is_watched: bool) -> De
         return decision
     reason = ReviewReason.UNRECOGNISED_STATUS
     return replace(decision, review=reason, facts={UNRECOGNISED: found.status_text})
+
+
+def _with_manual_review(decision: Decision, found: Transaction) -> Decision:
+    """Add the case of money that came, of a payment that the gateway holds for a review."""
+    if found.manual_review is None:
+        return decision
+    facts = {"found": found.manual_review}
+    return replace(decision, review=ReviewReason.MANUAL_REVIEW, facts=facts)
 
 
 def _with_disputes(decision: Decision, facts: PaymentFacts, found: Transaction) -> Decision:

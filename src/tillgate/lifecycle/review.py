@@ -65,6 +65,10 @@ class ReviewReason(StrEnum):
     CHANGED_AFTER_PAID = "changed-after-paid"
     DISPUTED = "disputed"
     """A bank has asked money of a payment back (a charge-back)."""
+    MANUAL_REVIEW = "manual-review"
+    """The gateway waits for somebody to review a paid payment by hand, such as one that may be
+    fraud.
+    """
     WRONG_CREDENTIALS = "wrong-credentials"
     """The gateway refuses a query or a new payment: the account's merchantNo or token is wrong."""
     SIGNATURE_MISMATCH = "signature-mismatch"
@@ -275,6 +279,12 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
             _A.DISMISS,
             ends=(End.ANSWER, End.FULL_REFUND),
             blocks_refunds=True,
+            recommends=False,
+        ),
+        _R.MANUAL_REVIEW: _answer(
+            *_POLL,
+            ends=(End.ANSWER, End.FULL_REFUND),
+            recommends=False,
         ),
         _R.WRONG_CREDENTIALS: _account(),
         _R.SIGNATURE_MISMATCH: _account(),

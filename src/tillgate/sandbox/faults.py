@@ -246,6 +246,27 @@ _ALL = (
         ((71, "decision"),),
     ),
     Fault(
+        "slow_money",
+        "moment",
+        ("decision",),
+        "The money is under way for `slow_seconds`, and then comes.",
+        ((74, "decision"),),
+    ),
+    Fault(
+        "slow_failure",
+        "moment",
+        ("decision",),
+        "The money is under way for `slow_seconds`, and then fails.",
+        ((77, "decision"),),
+    ),
+    Fault(
+        "voucher",
+        "moment",
+        ("decision",),
+        "The payment page becomes a voucher, to be paid there within `slow_seconds`.",
+        ((76, "decision"),),
+    ),
+    Fault(
         "raw_macros",
         "moment",
         ("callback",),

@@ -5,8 +5,9 @@ cause.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
+from types import MappingProxyType
 from typing import Literal
 
 from . import answers, contract, notifications
@@ -20,6 +21,10 @@ from .transactions import Journal, Refund, RefundStatus, Status, Transaction
 
 Clock = Callable[[], float]
 Decision = Literal["pay", "decline", "leave"]
+_SLOW_ENDS: Mapping[str, Status] = MappingProxyType(
+    {"slow_money": "paid", "slow_failure": "failed", "voucher": "expired"},
+)
+"""How money under way ends once its time is over, by the fault that delays it."""
 
 
 class Ledger:
@@ -140,16 +145,18 @@ class Ledger:
         now = self.clock()
         self.settle(now)
         transaction = self.find(transaction_no)
-        if transaction.status != "pending" and not (
-            late and decision == "pay" and transaction.status in ("failed", "expired")
+        if (
+            transaction.status != "pending"
+            and not (transaction.has_open_voucher and decision == "pay")
+            and not (late and decision == "pay" and transaction.status in ("failed", "expired"))
         ):
             raise NotPossible(
                 f"transaction {transaction_no} is {transaction.status}: nothing is left to decide",
             )
         self.journal.add(now, "event", f"the shopper chose {decision}", transaction)
-        if decision == "pay" and self._strike("decision", transaction):
-            self._become(transaction, "failed", now)
-            self._schedule(now + self.options.late_seconds, "late_money", transaction)
+        is_first = decision == "pay" and not transaction.has_open_voucher
+        if is_first and (struck := self._strike("decision", transaction)):
+            self._delay(transaction, struck.name, now)
         elif decision != "leave":
             self._become(transaction, "paid" if decision == "pay" else "failed", now)
         fault = self._strike("callback", transaction)
@@ -160,6 +167,17 @@ class Ledger:
             if fault.name == "no_return"
             else notifications.ascii_address(transaction.callback_url)
         )
+
+    def _delay(self, transaction: Transaction, fault: str, now: float) -> None:
+        """Let the money of a payment come, fail or be awaited later than the shopper's decision."""
+        if fault == "late_money":
+            self._become(transaction, "failed", now)
+            self._schedule(now + self.options.late_seconds, fault, transaction)
+            return
+        ends_at = now + self.options.slow_seconds
+        transaction.voucher_until = ends_at if fault == "voucher" else None
+        self._become(transaction, "processing", now)
+        self._schedule(ends_at, fault, transaction)
 
     def way_back(self, transaction: Transaction) -> str:
         """Return the callback address for a return of the shopper now."""
@@ -274,6 +292,8 @@ class Ledger:
                 self._become(transaction, "expired", at)
             elif event == "late_money" and transaction.status in ("failed", "expired"):
                 self._become(transaction, "paid", at)
+            elif event in _SLOW_ENDS and transaction.status == "processing":
+                self._become(transaction, _SLOW_ENDS[event], at)
 
     def next_due(self) -> float | None:
         """Return the time of the next scheduled change: an expiry, late money or a notification."""

@@ -88,6 +88,7 @@ class Options:
 
     # The status words (rows 6, 18 and 19).
     word_pending: str = "pending"
+    word_processing: str = "processing"
     word_paid: str = "success"
     word_failed: str = "failed"
     word_expired: str = "closed"
@@ -120,6 +121,7 @@ class Options:
     magic_amounts: bool = True
     delay_seconds: float = 3.0
     late_seconds: float = 60.0
+    slow_seconds: float = 172_800.0
     drip_pause_seconds: float = 0.2
     cut_after_bytes: int = -1
     huge_body_bytes: int = 10 * 1024 * 1024
@@ -226,6 +228,7 @@ _COUNTS = (
     "notification_timeout_seconds",
     "delay_seconds",
     "late_seconds",
+    "slow_seconds",
     "drip_pause_seconds",
     "huge_body_bytes",
     "journal_entries",

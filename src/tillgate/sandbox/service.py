@@ -171,6 +171,9 @@ class Service(Ledger):
         ):
             raise Refusal(contract.NOT_FOUND, "order not found", 400)
         result = self._facts(transaction, self.options.query_amount, status=self.word(transaction))
+        if transaction.has_open_voucher and transaction.voucher_until is not None:
+            until = str(int(transaction.voucher_until))
+            result |= {"voucherUrl": self.payment_url(transaction), "voucherUntil": until}
         if endpoint.version == "v3":
             result |= {"transactionType": "payment"} | self._refund_info(transaction)
         return {"ret_code": contract.SUCCESS, "ret_msg": "success", "result": result}

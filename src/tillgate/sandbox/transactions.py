@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from .contract import Operation, Version
 
-Status = Literal["pending", "paid", "failed", "expired", "reversed"]
+Status = Literal["pending", "processing", "paid", "failed", "expired", "reversed"]
 RefundStatus = Literal["succeeded", "pending", "failed"]
 Direction = Literal["in", "out", "event", "fault"]
 
@@ -71,6 +71,13 @@ class Transaction(Order):
     decided_at: float | None = None
     refunds: list[Refund] = field(default_factory=list)
     magic_used: int = 0
+    voucher_until: float | None = None
+    """The end of a voucher that the shopper still has to pay."""
+
+    @property
+    def has_open_voucher(self) -> bool:
+        """Whether the shopper still has to pay a voucher."""
+        return self.status == "processing" and self.voucher_until is not None
 
     @property
     def expires_at(self) -> float:

@@ -25,8 +25,10 @@ _LONGEST: Final = 40
 """Names become names of files, classes and columns; the name of every known framework is
 shorter.
 """
-_OURS: Final = ("django-payments", "oscar", "payu", "pretix", "saleor", "stripe")
-"""The plugins that Tillgate publishes: another package of one of these names would hide it."""
+_OURS: Final = ("django-payments", "oscar", "pretix", "saleor")
+"""The plugins for shops that Tillgate publishes: another package of one of these names would hide
+it.
+"""
 _SHOP: Final = Path(__file__).parent / "template"
 _GATEWAY: Final = Path(__file__).parent / "gateway_template"
 _SUFFIX: Final = ".tmpl"

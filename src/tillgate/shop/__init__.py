@@ -7,6 +7,7 @@ from tillgate.shop import _apps as _apps
 from tillgate.shop.accounts import check_account, find_account
 from tillgate.shop.checks import CheckSet, Found, report_errors_as_warnings
 from tillgate.shop.fields import ExactField, MoneyField, OneDatabase, now
+from tillgate.shop.finding import find_orders
 from tillgate.shop.orders import (
     close_order,
     ended_unpaid,
@@ -69,14 +70,16 @@ from tillgate.shop.settings import (
     read_settings,
     setting_names,
 )
-from tillgate.shop.shipping import ShippingDoubt, ShippingDoubtKind, against_shipping
+from tillgate.shop.shipping import (
+    ShippingDoubt,
+    ShippingDoubtKind,
+    against_shipping,
+    orders_in_doubt,
+)
 from tillgate.shop.staff import (
-    ClerkLine,
     RefundForm,
-    add_note,
     admin_url,
     badge_of,
-    clerk_timeline,
     just_refunded,
     may_act,
     method_label,
@@ -84,7 +87,6 @@ from tillgate.shop.staff import (
     read_typed,
     say_refund,
     timeline,
-    typed_text,
 )
 from tillgate.shop.states import (
     Awaited,
@@ -100,7 +102,14 @@ from tillgate.shop.states import (
     order_states,
     redelivered_payment,
 )
-from tillgate.shop.summaries import DisputeSummary, PaymentSummary, payment_summary
+from tillgate.shop.summaries import (
+    ClerkLine,
+    DisputeSummary,
+    PaymentSummary,
+    add_note,
+    clerk_timeline,
+    payment_summary,
+)
 from tillgate.shop.web import (
     MethodForm,
     absolute_url,
@@ -163,6 +172,7 @@ __all__ = [
     "erase_order",
     "export_order",
     "find_account",
+    "find_orders",
     "find_payment",
     "find_payments",
     "find_refund",
@@ -186,6 +196,7 @@ __all__ = [
     "order_data",
     "order_state",
     "order_states",
+    "orders_in_doubt",
     "outside_transactions",
     "paid_order_keys",
     "pay_path",
@@ -216,7 +227,6 @@ __all__ = [
     "take_review",
     "terminal_of",
     "timeline",
-    "typed_text",
     "wait_for_creation",
     "was_withdrawn",
     "webhook_url",

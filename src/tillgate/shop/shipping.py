@@ -8,15 +8,17 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from django.db.models import F
 from django.utils.translation import gettext_lazy as _
 
 from tillgate.django import words
-from tillgate.django.models import Review
+from tillgate.django.models import Refund, Review
 from tillgate.lifecycle import RefundStatus, ReviewReason
 from tillgate.shop.states import OrderState, order_states
 
-__all__ = ["ShippingDoubt", "ShippingDoubtKind", "against_shipping"]
+__all__ = ["ShippingDoubt", "ShippingDoubtKind", "against_shipping", "orders_in_doubt"]
 
+_NEWEST_REFUNDS: Final = 1_000
 _FINISHED: Final = (RefundStatus.SUCCEEDED, RefundStatus.FAILED)
 
 
@@ -27,6 +29,8 @@ class ShippingDoubtKind(StrEnum):
     REFUND_UNDER_WAY = "refund-under-way"
     """A refund of all its money is under way, or its outcome is unknown."""
     DISPUTED = "disputed"
+    MANUAL_REVIEW = "manual-review"
+    """The gateway waits for somebody to review the payment by hand."""
     CHANGED_AFTER_PAID = "changed-after-paid"
     UNDERPAID = "underpaid"
     DUPLICATE_NUMBER = "duplicate-number"
@@ -38,6 +42,7 @@ _K = ShippingDoubtKind
 _OF_REVIEW: Final[Mapping[ReviewReason, ShippingDoubtKind]] = MappingProxyType(
     {
         ReviewReason.DISPUTED: _K.DISPUTED,
+        ReviewReason.MANUAL_REVIEW: _K.MANUAL_REVIEW,
         ReviewReason.CHANGED_AFTER_PAID: _K.CHANGED_AFTER_PAID,
         ReviewReason.UNDERPAID: _K.UNDERPAID,
         ReviewReason.DUPLICATE_TRANSACTION_NO: _K.DUPLICATE_NUMBER,
@@ -82,6 +87,30 @@ def against_shipping(
         for key, kinds in found.items()
         if kinds
     }
+
+
+def orders_in_doubt(plugin: str) -> tuple[str, ...]:
+    """Return the keys of orders that something stands against shipping, the newest case first: all
+    that have an open review of such a reason, and of refunded orders those of the last 1,000
+    refunds.
+    """
+    reviewed = Review.objects.filter(
+        order__plugin=plugin,
+        reason__in=_OF_REVIEW,
+        resolved_at__isnull=True,
+    ).order_by("-pk")
+    refunded = Refund.objects.filter(
+        payment__order__plugin=plugin,
+        payment=F("payment__order__paid_by"),
+    ).order_by("-pk")
+    keys = dict.fromkeys(
+        [
+            *reviewed.values_list("order__key", flat=True),
+            *refunded.values_list("payment__order__key", flat=True)[:_NEWEST_REFUNDS],
+        ],
+    )
+    in_doubt = against_shipping(plugin, keys)
+    return tuple(key for key in keys if key in in_doubt)
 
 
 def _of_refunds(ours: OrderState) -> Iterable[ShippingDoubtKind]:

@@ -11,24 +11,18 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from tillgate.django import words
-from tillgate.django.amounts import money_text, read_typed, typed_text
+from tillgate.django.amounts import money_text, read_typed
 from tillgate.django.masking import Mask
-from tillgate.django.models import Order, Payment, Refund
+from tillgate.django.models import Order, Refund
 from tillgate.django.pages import showing
-from tillgate.django.pages.clerks import ClerkLine, clerk_lines
 from tillgate.django.pages.forms import RefundForm
 from tillgate.django.pages.showing import Line, badge, needed_for, refund_outcome, timeline_of
-from tillgate.django.payments import notes
-from tillgate.errors import InvalidRequest
 from tillgate.shop.states import PaymentState, RefundState
 
 __all__ = [
-    "ClerkLine",
     "RefundForm",
-    "add_note",
     "admin_url",
     "badge_of",
-    "clerk_timeline",
     "just_refunded",
     "may_act",
     "method_label",
@@ -36,7 +30,6 @@ __all__ = [
     "read_typed",
     "say_refund",
     "timeline",
-    "typed_text",
 ]
 
 method_label = words.method_name
@@ -69,32 +62,6 @@ def timeline(plugin: str, order_key: str, *, payment_id: str = "") -> list[Line]
         entries,
         Mask(payments, [refund for payment in payments for refund in payment.refunds.all()]),
     )
-
-
-def clerk_timeline(plugin: str, order_key: str, *, payment_id: str = "") -> list[ClerkLine]:
-    """Return the timeline of an order for clerks, the oldest line first, or of one payment with
-    what concerns the whole order: three to six plain lines, and the notes of staff.
-
-    The template `tillgate/staff/clerk_timeline.html` shows them: include it with the variable
-    `lines`.
-    """
-    order = Order.objects.filter(plugin=plugin, key=order_key).first()
-    if order is None:
-        return []
-    payment = order.payments.filter(pk=int(payment_id)).first() if payment_id else None
-    return clerk_lines(order, payment)
-
-
-def add_note(plugin: str, payment_id: str, text: str, *, staff: str) -> None:
-    """Add a note of staff to a payment of the plugin's orders; the timeline for clerks shows it.
-
-    Takes the order's lock and touches the database only. Raises `InvalidRequest` for an empty note,
-    for one of more than 1,000 characters, and for an id that no payment of the plugin has.
-    """
-    payment = Payment.objects.filter(order__plugin=plugin, pk=int(payment_id)).first()
-    if payment is None:
-        raise InvalidRequest("payment_id", payment_id, f"is no payment of plugin {plugin!r}")
-    notes.add_note(payment, text, staff=staff)
 
 
 def admin_url(request: HttpRequest, model: str, row: str) -> str:

@@ -96,7 +96,8 @@ class PaymentState(hooks.Payment):
     though a check failed, so the shopper should not pay again. `awaits_delivery`: it is paid, and
     the shop has not applied or refused it yet. `is_processing`: it is open, the shopper has
     finished, and the money is on its way. `payment_url` is the gateway's payment page, or empty; it
-    takes money until `page_closes_at`. `sandbox`: no real money. `unpaid_detail` tells the shopper
+    takes money until `page_closes_at`, unless the gateway has closed it, at `page_closed_at`.
+    `sandbox`: no real money. `unpaid_detail` tells the shopper
     why the payment ended unpaid, such as "Your payment was declined."; it is empty for any other
     payment. `paid_with` tells what paid, such as "Visa ending 4242", or else the chosen method.
     `awaited` is the text about an open one, such as "Pay the voucher by December 3". `disputes` are
@@ -109,6 +110,7 @@ class PaymentState(hooks.Payment):
     created_at: datetime
     status_since: datetime
     page_closes_at: datetime
+    page_closed_at: datetime | None
     payment_url: str
     held_amount: Decimal
     refunded_amount: Decimal
@@ -427,6 +429,7 @@ def _payment_states(
             awaits_delivery=vars(payment)["awaits_delivery"],
             is_processing=payment.is_open and payment.is_processing,
             page_closes_at=payment.page_closes_at,
+            page_closed_at=payment.page_closed_at,
             unpaid_detail=unpaid_detail(payment),
             paid_with=paid_with(payment),
             awaited=awaited(payment),

@@ -25,9 +25,9 @@ _OF_ONE_HOP: Final = frozenset(
     {"connection", "content-encoding", "content-length", "host", "keep-alive", "transfer-encoding"},
 )
 _INSTEAD: Final = {
-    "refused": 422,
+    "refused": 400,
     "denied": 404,
-    "unknown_code": 418,
+    "unknown_code": 422,
     "server_error": 500,
     "system_error": 503,
     "rate_limited": 429,
@@ -109,7 +109,8 @@ class FaultyProxy:
     `calls` has a regular expression for each operation, which its method and path match, such as
     `{"pay": "POST /orders", "query": r"GET /orders/[^/]+"}`; all other requests pass. `altered`
     replaces the functions that spoil a JSON answer, by the names of faults: by default every member
-    whose name has the word currency, amount, total, value, status or state is changed.
+    whose name has the word currency, amount, total, value, status or state is changed. `refusal`
+    is the JSON of an answer that says no, in the gateway's own form.
     """
 
     def __init__(
@@ -117,10 +118,12 @@ class FaultyProxy:
         target: str,
         calls: Mapping[str, str],
         altered: Mapping[str, Callable[[Any], None]] | None = None,
+        refusal: object = None,
     ) -> None:
         self.target = target.rstrip("/")
         self._calls = {name: re.compile(pattern) for name, pattern in calls.items()}
         self._altered = {**_ALTERED, **(altered or {})}
+        self._refusal = json.dumps(refusal or {"error": "no"}).encode()
         self._plans: list[_Plan] = []
         self._seen, self._lock, self._stopped = _Seen(), threading.Lock(), threading.Event()
 
@@ -202,6 +205,10 @@ class FaultyProxy:
         if fault == "lost_request":
             return None
         if fault in _INSTEAD:
+            if fault in ("refused", "denied", "unknown_code"):
+                return _Answer(
+                    _INSTEAD[fault], (("Content-Type", "application/json"),), self._refusal
+                )
             to = [("Location", self.url + _ELSEWHERE)] if fault == "redirect" else []
             return _Answer(_INSTEAD[fault], (("Content-Type", "text/html"), *to), _HTML)
         answer = self._pass_on(request, body)

@@ -85,6 +85,7 @@ class Dialect(GatewayProfile):
     encoding: Encoding = Encoding.JSON  # row 3
     paid_words: frozenset[str] = frozenset({"success"})  # row 6
     failed_words: frozenset[str] = frozenset({"failed", "fail"})  # row 6
+    processing_words: frozenset[str] = frozenset()  # row 6
     # row 6
     closed_words: frozenset[str] = frozenset({"closed", "reversed", "cancelled", "expired"})
     pending_words: frozenset[str] = frozenset({"pending", "init", "dealing"})  # row 6
@@ -147,6 +148,7 @@ class Dialect(GatewayProfile):
             "failed_words",
             "closed_words",
             "pending_words",
+            "processing_words",
             "refunded_words",
             "unknown_codes",
             "rights_codes",
@@ -184,6 +186,7 @@ class Dialect(GatewayProfile):
             "closed": self.closed_words,
             "pending": self.pending_words,
         }
+        known["processing"] = self.processing_words
         known["refunded"] = self.refunded_words
         return TransactionStatus(
             next((status for status, words in known.items() if word in words), "unrecognised"),

@@ -446,6 +446,8 @@ class Transaction:
     `status` is the meaning of the word `status_text`. `raw` is the result as it came, with exact
     numbers. `refunds` are all refunds of the transaction, those that were made in the gateway's
     portal too; None where the gateway lists none. `disputes` are all of its disputes.
+    `manual_review` is the gateway's word for why somebody must still review the payment there by
+    hand, such as a rule against fraud; None where nobody must.
 
     The rest is for people, and moves no payment: `paid_with` says what paid, `fee` and `net` what
     the payment cost and what is left, in its own currency, and `decline_reason` why it was
@@ -463,6 +465,7 @@ class Transaction:
     raw: Mapping[str, Any] = field(repr=False)
     refunds: tuple[ReportedRefund, ...] | None = None
     disputes: tuple[ReportedDispute, ...] = ()
+    manual_review: str | None = None
     paid_with: PaidWith | None = None
     fee: Money | None = None
     net: Money | None = None

@@ -130,7 +130,7 @@ class GatewayProfile:
 
     name: str
     label: str = ""
-    """The gateway's name as people write it, such as "PayU"; empty: `name` with a capital."""
+    """The gateway's name as people write it, such as "MyPay"; empty: `name` with a capital."""
     plugin: str = ""
     """The plugin that serves the accounts, by its entry-point name; empty: that of the profile."""
     base_url: str = ""

@@ -37,6 +37,7 @@ from tillgate.django.outbox.remote import deliver_remote
 from tillgate.django.payments import notifications, reconciling, starting
 from tillgate.django.payments.restores import note_restored
 from tillgate.django.refunds import queueing, sending
+from tillgate.django.refunds.cancelled import review_cancelled
 from tillgate.django.refunds.sending import poll_refund
 from tillgate.django.reviews.opening import UNAPPLIED_REASONS, open_review
 from tillgate.django.worker.run import run_lane
@@ -78,15 +79,19 @@ def serialized(number: str) -> str:
     state = loader.project_state(
         [("tillgate", loader.get_migration_by_prefix("tillgate", number).name)],
     )
+    kept = []
     for row in written:
         label, _, name = row["model"].partition(".")
-        if label == "tillgate":  # the upgrade adds the columns of later migrations
+        if label == "tillgate":  # the upgrade adds the tables and columns of later migrations
+            if (label, name) not in state.models:
+                continue
             row["fields"] = {
                 field: row["fields"][field]
                 for field in state.models[label, name].fields
                 if field in row["fields"]
             }
-    return json.dumps(written, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        kept.append(row)
+    return json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def fill() -> None:
@@ -180,6 +185,7 @@ class _Acts:
         for reason in (
             ReviewReason.CHANGED_AFTER_PAID,
             ReviewReason.DISPUTED,
+            ReviewReason.MANUAL_REVIEW,
             ReviewReason.PAYMENT_UNKNOWN,
         ):
             payment = self.paid()
@@ -245,6 +251,11 @@ class _Acts:
             payment = self.start()
             ShopOrder.objects.filter(pk=payment.order.key).update(**change)
             held.append(self.hear(payment, {}))
+        cancelled = self.paid()
+        ShopOrder.objects.filter(pk=cancelled.order.key).update(status="cancelled")
+        with locked_order(cancelled.order_id) as order:
+            review_cancelled(order, "shop")
+        held.append(cancelled)
         with mock.patch.object(
             self.gateway,
             "creates",

@@ -86,6 +86,7 @@ ANSWERS: Final[Mapping[ReviewReason, Mapping[str, Any] | Exception]] = MappingPr
                 ),
             ),
         },
+        ReviewReason.MANUAL_REVIEW: {"manual_review": "rule"},
         ReviewReason.PAYMENT_UNKNOWN: OrderNotFound("000022", "order not found", 400),
         ReviewReason.PAYMENT_UNANSWERED: AnswerNotUnderstood("the body is no JSON", 200),
         ReviewReason.WRONG_CREDENTIALS: WrongCredentials("000030", "merchant not found", 400),

@@ -8,6 +8,7 @@ from django.test import Client
 from tests.django.conftest import World
 from tests.django.pages.test_admin import page_of, said, staff
 from tests.shop.test_summaries import DETAILS, described, known
+from tillgate import hooks
 from tillgate.django.models import Review, TimelineEntry
 from tillgate.django.refunds import queueing
 from tillgate.django.reviews.opening import open_review
@@ -154,3 +155,25 @@ def test_get_of_action_changes_nothing(world: World, boss: Client) -> None:
     queueing.refund(payment.pk, "1.00")
     response = boss.get(page_of(payment, "note"), follow=True)
     assert said(response) == ["Nothing was done. Please press the button again."]
+
+
+def test_list_shows_customer_and_way_paid(
+    world: World,
+    boss: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The shop is asked once for all rows."""
+    payments = [known(world.paid_payment("12.50")) for _ in range(3)]
+    asked: list[list[str]] = []
+
+    def call(_plugin: str, name: str, *, order_keys: list[str]) -> dict[str, Customer]:
+        assert name == "tillgate_customers"
+        asked.append(order_keys)
+        return {order_keys[0]: Customer(name="<b>Ann</b>"), order_keys[1]: Customer(email="e@x.y")}
+
+    monkeypatch.setattr(hooks, "call_owner", call)
+    page = text(boss, "/admin/tillgate/payment/")
+    assert "&lt;b&gt;Ann&lt;/b&gt;" in page
+    assert "e@x.y" in page
+    assert page.count("Visa ending 4242") == len(payments)
+    assert len(asked) == 1

@@ -53,15 +53,28 @@ def test_downloads_hold_real_money_of_period() -> None:
     refund(paid, "4.00", "2026-03-03T10:00+00:00")
     payment("APRIL", "10.00", "2026-04-02T10:00+00:00")
     payment("TEST", "7.00", "2026-03-02T10:00+00:00", sandbox=True)
-    assert [(one["day"], one["kind"], one["amount"]) for one in _csv(client, "figures")] == [
+    assert [(one["Day"], one["Kind"], one["Amount"]) for one in _csv(client, "figures")] == [
         ("2026-03-02", "payment", "10.00"),
         ("2026-03-03", "refund", "4.00"),
     ]
-    assert [(one["reference"], one["refunded_amount"]) for one in _csv(client, "payments")] == [
+    assert [(one["Reference"], one["Refunded"]) for one in _csv(client, "payments")] == [
         ("A", "4.00"),
     ]
-    assert [(one["reference"], one["amount"]) for one in _csv(client, "refunds")] == [("A", "4.00")]
-    assert [one["reference"] for one in _csv(client, "payments", tests="on")] == ["TEST"]
+    assert [(one["Reference"], one["Amount"]) for one in _csv(client, "refunds")] == [("A", "4.00")]
+    assert [one["Reference"] for one in _csv(client, "payments", tests="on")] == ["TEST"]
+
+
+def test_download_follows_chosen_style() -> None:
+    client = staff("view_payment")
+    payment("A", "1234.50", "2026-03-02T10:00+00:00")
+    for style, text in (
+        ("comma", '"1234,50";'),
+        ("point", '"1234.50",'),
+        ("nonsense", '"1234.50",'),
+    ):
+        given = {**MARCH, "csv": "payments", "style": style}
+        answer: Any = client.get(FIGURES, given)
+        assert text in b"".join(answer.streaming_content).decode(), style
 
 
 def test_long_period_is_grouped_by_month() -> None:

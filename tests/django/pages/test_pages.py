@@ -451,8 +451,8 @@ def test_the_admin_in_german(world: World, settings: Any, admin_client: Client) 
     for words in (
         "Verlauf",
         "Zahlung begonnen",
-        "Geld zurückgegeben",
-        "10,00 USD zurückgegeben, 20,00 USD können noch zurückgegeben werden.",
+        "Geld erstattet",
+        "10,00 USD erstattet, 20,00 USD können noch erstattet werden.",
     ):
         assert words in page
     question = text_of(admin_client.get(f"/admin/tillgate/payment/{payment.pk}/refund/"))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.smallest_shop.models import ShopOrder
 from tests.toy_gateway import SECRET, TOY, URL, Toy, ToyPlugin
 from tillgate import Account, NotSent, hooks, shop
 from tillgate.django.models import Payment
@@ -118,3 +119,17 @@ def test_built_in_wire_closes_nothing(world: World) -> None:
     payment = world.start(world.order())
     shop.close_order(payment.order.plugin, payment.order.key)
     assert fresh(payment).close_wanted_at is None
+
+
+def test_shopper_reads_that_the_old_page_is_closed(world: World, plugin: Closing) -> None:
+    """Until then the page warns of it."""
+    payment = world.start(world.order("12.50"), "beads")
+    ShopOrder.objects.update(status="cancelled")
+    shop.close_order(payment.order.plugin, payment.order.key)
+    address = world.way_to_pay(payment.order.key)
+    page = world.client.get(address).content.decode()
+    assert "The payment page for USD 12.50 with beads stays open" in page
+    world.run_worker()
+    page = world.client.get(address).content.decode()
+    assert "The payment page for USD 12.50 with beads is closed." in page
+    assert "Do not pay there" not in page

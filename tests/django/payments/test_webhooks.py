@@ -31,6 +31,7 @@ from tillgate import (
     shop,
 )
 from tillgate.django import actions
+from tillgate.django.accounting.audit import audit
 from tillgate.django.models import Notification, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operating.findings import examine
 from tillgate.django.operating.health import health
@@ -42,6 +43,7 @@ from tillgate.django.refunds import limits, queueing
 from tillgate.django.refunds.external import record_external_refund
 from tillgate.django.reviews import closing
 from tillgate.lifecycle import ReviewAction
+from tillgate.shop import against_shipping
 from tillgate.testing.world import World, together
 
 
@@ -559,6 +561,23 @@ def test_dispute_opens_review_until_it_ends(
     assert queueing.refund(payment.pk, "2.50").status == "succeeded"
 
 
+def test_review_at_gateway_holds_until_approved(world: World, toy: Toy) -> None:
+    """The order is paid at once; its review ends with that at the gateway, and blocks no refund."""
+    payment = paid_at_toy(world, toy)
+    toy.payments[payment.reference].manual_review = "rule"
+    notified(world, payment.reference)
+    assert world.shop.is_paid(payment.order.key)
+    review = Review.objects.get(reason="manual-review")
+    assert "review the payment by hand (rule)" in review.message
+    assert against_shipping(world.shop.plugin, [payment.order.key])
+    assert queueing.refund(payment.pk, "2.50").status == "succeeded"
+    assert Payment.objects.get(pk=payment.pk).next_poll_at is not None
+    toy.payments[payment.reference].manual_review = None
+    notified(world, payment.reference, about="its approval")
+    assert world.reviews() == []
+    assert against_shipping(world.shop.plugin, [payment.order.key]) == {}
+
+
 def test_lost_dispute_waits_for_staff_record(
     world: World,
     toy: Toy,
@@ -586,6 +605,24 @@ def test_refund_failing_afterwards_opens_one_review(world: World, toy: Toy) -> N
         notified(world, payment.reference, number=number)
     assert world.reviews() == ["refund-returned"]
     assert Refund.objects.get().status == "succeeded"
+
+
+def test_returned_refund_is_told_everywhere(world: World, toy: Toy) -> None:
+    """The shopper, the clerk and the ledger check read it."""
+    payment = paid_at_toy(world, toy)
+    notified(world, payment.reference)
+    queueing.refund(payment.pk, str(payment.amount))
+    for one in toy.payments[payment.reference].refunds.values():
+        one["state"] = "failed"
+    notified(world, payment.reference, number=1)
+    page = world.client.get(f"/payments/return/{payment.return_key}/?wait=1").content.decode()
+    assert "Your refund came back to the shop" in page
+    assert "is on its way back" not in page
+    now = timezone.now()
+    differences = audit(now - timedelta(days=1), now + timedelta(seconds=1))
+    assert "refund-returned" in {one.kind for one in differences}
+    lines = shop.clerk_timeline(payment.order.plugin, payment.order.key)
+    assert lines[-1].text == "Needs review: A refund came back"
 
 
 def test_money_under_way_keeps_order_waiting(
@@ -665,7 +702,7 @@ def test_repeated_portal_refund_closes_review(
         one["state"] = "failed"
     notified(world, payment.reference, number=1)
     assert world.reviews() == ["refund-returned"]
-    toy.refund(payment.reference, "portal", 1250)
+    toy.refund(payment.reference, "portal", 1250, "USD")
     notified(world, payment.reference, number=2)
     assert world.reviews() == []
     assert world.shop.refunded(payment.order.key) == Decimal("12.50")
@@ -702,7 +739,7 @@ def test_shopper_is_warned_before_paying_again(
     payment = world.start(world.order())
     toy.payments[payment.reference].state = "under way"
     page = world.come_back(payment)
-    assert (b"on its way" in page.content, b"poll.js" in page.content) == (True, False)
+    assert (b"on its way" in page.content, b"stands=under-way" in page.content) == (True, True)
     status = world.client.get(reverse("tillgate:status", args=[payment.return_key])).json()
     assert status == {"status": "pending", "settled": True}
     again = world.choose(payment.order.key)

@@ -488,7 +488,7 @@ def test_only_documented_details_are_erased(world: World) -> None:
     closing.resolve(Review.objects.get().pk, "a note", "clerk")
     world.run_worker()
     payment.order.outbox_events.update(fault="it failed")
-    Payment.objects.update(details={"dashboard_url": "https://gateway.example/1"})
+    Payment.objects.update(details={"dashboard_url": "https://gateway.example/1"}, last4="4242")
     models: tuple[Any, ...] = (Order, Payment, Refund, TimelineEntry, Review, OutboxEvent)
     before = {model: list(model.objects.order_by("pk").values()) for model in models}
     retention.erase_order(payment.order.plugin, payment.order.key, "staff:ann")

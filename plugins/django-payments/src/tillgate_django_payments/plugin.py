@@ -8,6 +8,8 @@ from tillgate.hooks import hookimpl
 from tillgate_django_payments import rows
 
 tillgate_describe_order = hookimpl(rows.describe)
+tillgate_find_orders = hookimpl(rows.search)
+tillgate_customers = hookimpl(rows.customers)
 tillgate_payment_paid = hookimpl(rows.paid)
 tillgate_order_unpaid = hookimpl(rows.unpaid)
 tillgate_refund_changed = hookimpl(rows.refund_changed)

@@ -9,10 +9,12 @@ happen or neither.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from django.db import router, transaction
+from django.db.models import Q
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
@@ -83,12 +85,32 @@ def describe(order_key: str) -> OrderDescription | None:
             description=row.description or None,
             not_payable_detail=_why_not(row),
             email=row.billing_email or None,
-            customer=Customer(
-                name=f"{row.billing_first_name} {row.billing_last_name}".strip(),
-                email=row.billing_email,
-            ),
+            customer=_customer(row),
             staff_url=_staff_url(row),
         )
+
+
+def customers(order_keys: Sequence[str]) -> dict[str, Customer]:
+    """Return the shoppers of several rows."""
+    return {str(row.pk): _customer(row) for row in _rows().filter(pk__in=list(order_keys))}
+
+
+def _customer(row: Any) -> Customer:
+    name = f"{row.billing_first_name} {row.billing_last_name}".strip()
+    return Customer(name=name, email=row.billing_email)
+
+
+def search(text: str, limit: int) -> list[str]:
+    """Return the keys of payments of an e-mail address, or the beginnings of names."""
+    wanted = Q(billing_email__iexact=text)
+    if "@" not in text:
+        wanted = Q()
+        for word in text.split():
+            wanted &= Q(billing_first_name__istartswith=word) | Q(
+                billing_last_name__istartswith=word,
+            )
+    keys = _rows().filter(wanted).order_by("-pk").values_list("pk", flat=True)
+    return [str(key) for key in keys[:limit]]
 
 
 def _staff_url(row: Any) -> str | None:

@@ -4,6 +4,7 @@ the shop's own code would hear of it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -11,6 +12,7 @@ from typing import Any, Final
 from oscar.core.loading import get_model
 
 from tillgate import shop
+from tillgate.gateways import NextStep
 from tillgate.hooks import ExampleMail
 from tillgate_oscar import mail
 from tillgate_oscar.confirmation import name_method
@@ -28,9 +30,15 @@ def example_mails() -> list[ExampleMail]:
         "kept_until": shop.now() + timedelta(minutes=40),
         "amount": shop.money_text(order.total_incl_tax, _CURRENCY),
         "method": method,
+        "awaited": shop.Awaited.of_step(None),
     }
-    shown = [_shown(order, code, facts) for code in mail.EVENT_TYPES]
-    return [_shown(order, "ORDER_PLACED", facts, paid_with=method), *shown]
+    voucher = NextStep(url="https://pay.example/voucher", until=shop.now() + timedelta(days=3))
+    facts_of_voucher = {**facts, "awaited": shop.Awaited.of_step(voucher)}
+    return [
+        _shown(order, "ORDER_PLACED", facts, paid_with=method),
+        *(_shown(order, code, facts) for code in mail.EVENT_TYPES),
+        replace(_shown(order, "TILLGATE_PAYMENT_WAITS", facts_of_voucher), name="voucher-waits"),
+    ]
 
 
 def _shown(

@@ -12,6 +12,7 @@ from tillgate_oscar import mail
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.orders import is_marked_paid, paid_by, status_once_paid, statuses_of_unpaid
 from tillgate_oscar.payments import locked, take_again
+from tillgate_oscar.refunds import why_not_shipped
 
 
 def follow(number: str, old_status: str, new_status: str) -> None:
@@ -94,9 +95,25 @@ def follow_written(number: str, old_status: str, new_status: str) -> None:
         if (payment or is_marked_paid(order)) and new_status in statuses_of_unpaid(order):
             _tell_of_a_paid_order(order, old_status, payment)
             return
+        warn_of_doubt(order, new_status)
         # the hook that Oscar and its forks use
         order._create_order_status_change(old_status, new_status)
         follow(number, old_status, new_status)
+
+
+def warn_of_doubt(order: Any, new_status: str) -> None:
+    """Write a note where an order moves on though its money is in doubt: the handler refuses that,
+    and other code can go past it.
+    """
+    settings = get_settings()
+    closing = (
+        settings.cancelled_status,
+        settings.refunded_status,
+        settings.partly_refunded_status,
+    )
+    if new_status not in closing and (why := why_not_shipped(order)):
+        said = gettext("This order was changed to “%(status)s”. But: %(why)s.")
+        _note(order, said % {"status": new_status, "why": why})
 
 
 def _tell_of_a_paid_order(order: Any, old_status: str, payment: shop.PaymentState | None) -> None:

@@ -5,9 +5,10 @@ accepts it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 from django.conf import settings as project
@@ -52,16 +53,6 @@ _DROPPED: Final = "dropped"
 """The key in the data of a mail that Tillgate dropped, because the order waits again or was
 cancelled before the mail was sent.
 """
-_UNPAID_CODES: Final = {
-    REMINDER_MAIL: "TILLGATE_ORDER_WAITS",
-    FAILED_MAIL: "TILLGATE_PAYMENT_FAILED",
-}
-_MOVED_CODES: Final = {
-    PAID_TWICE_MAIL: "TILLGATE_PAID_TWICE",
-    REFUND_MAIL: "TILLGATE_REFUNDED",
-    RETURNED_MAIL: "TILLGATE_REFUND_RETURNED",
-    DISPUTE_MAIL: "TILLGATE_DISPUTE_LOST",
-}
 REMINDED_BEFORE: Final = timedelta(days=1)
 """The time before the end of a voucher at which the shopper is reminded of it."""
 
@@ -110,13 +101,6 @@ def reminder_delay(ours: shop.OrderState) -> timedelta:
     return (ours.kept_until - shop.now()) / 3 if ours.kept_until else timedelta()
 
 
-def _reminder_delay(ours: shop.OrderState) -> timedelta:
-    minutes = get_settings().remind_after_minutes
-    if minutes is not None:
-        return timedelta(minutes=minutes)
-    return (ours.kept_until - shop.now()) / 3 if ours.kept_until else timedelta()
-
-
 def tell_of_second_payment(review: Review) -> None:
     """Queue one mail for each payment of an order that is paid already, by another payment or by
     hand.
@@ -132,9 +116,11 @@ def tell_of_second_payment(review: Review) -> None:
         queue(PAID_TWICE_MAIL, payment.order.key, payment_id=payment.id)
 
 
-def send_link(number: str) -> None:
-    """Queue the mail with the payment link of an unpaid order, under its lock."""
-    shop.enqueue_remote(PLUGIN, number, LINK_MAIL)
+def send_link(ours: shop.OrderState) -> None:
+    """Queue the mail with the payment link of an unpaid order, under its lock. Any payment knows
+    the shopper's language.
+    """
+    shop.enqueue_remote(PLUGIN, ours.key, LINK_MAIL, payment_id=newest_payment(ours))
 
 
 def tell_of_cancellation(number: str, payment_id: str) -> None:
@@ -165,57 +151,94 @@ def deliver(outbox_event: RemoteEvent) -> str | None:
         )
         return f"not mailed: {name}: the order has no mail address"
     with override(orders.language_of(outbox_event.payment)):
-        if name == PAID_MAIL:
-            if _state_if_due(outbox_event, lambda ours: not _is_undone(order, ours)) is None:
-                return f"not mailed: {name}: the order is not paid any more"
-            dispatcher = dispatcher_of(order)
-            name_method(dispatcher.dispatcher, method_of(order))
-            dispatcher.send_order_placed_email_for_user(order, context_of(order))
-        elif name in _UNPAID_CODES:
-            return _ask_to_pay(order, outbox_event)
-        elif name == LINK_MAIL:
-            return _send_link(order, outbox_event)
-        elif name in (WAITS_MAIL, VOUCHER_MAIL):
-            return _tell_of_wait(order, outbox_event)
-        elif name == CANCELLED_MAIL:
-            _send(order, "TILLGATE_CANCELLED")
-        elif outbox_event.payment is not None:
-            moved, currency = (
-                outbox_event.refund or outbox_event.payment,
-                outbox_event.payment.currency,
-            )
-            amount = Decimal(outbox_event.data.get("amount", moved.amount))
-            payment = shop.find_payment(PLUGIN, payment_id=outbox_event.payment.id)
-            facts = {"method": payment.paid_with if payment else ""}
-            _send(order, _MOVED_CODES[name], amount=shop.money_text(amount, currency), **facts)
+        why_not = _MAILS[name](outbox_event, order) if name in _MAILS else None
+    return f"not mailed: {name}: {why_not}" if why_not else None
+
+
+def _confirm_paid(outbox_event: RemoteEvent, order: Any) -> str | None:
+    if _state_if_due(outbox_event, lambda ours: not _is_undone(order, ours)) is None:
+        return "the order is not paid any more"
+    dispatcher = dispatcher_of(order)
+    name_method(dispatcher.dispatcher, method_of(order))
+    dispatcher.send_order_placed_email_for_user(order, context_of(order))
     return None
 
 
-def _ask_to_pay(order: Any, outbox_event: RemoteEvent) -> str | None:
+def _ask_to_pay(outbox_event: RemoteEvent, order: Any) -> str | None:
     """Mail that an order waits for its payment, or that money on its way has not arrived."""
-    name, payment = outbox_event.name, outbox_event.payment
     ours = _state_if_due(outbox_event, lambda ours: _may_be_reminded(order, ours))
     if ours is None:
-        return f"not mailed: {name}: the order does not wait for a payment any more"
-    failed = ours.payment(payment.id) if payment else None
+        return _WAITS_NO_MORE
+    failed = ours.payment(outbox_event.payment.id) if outbox_event.payment else None
     facts: dict[str, Any] = {}
     if failed:
         facts["amount"] = shop.money_text(failed.amount, failed.currency)
         facts["method"] = failed.paid_with
         facts["unpaid_detail"] = failed.unpaid_detail
     pay_url = orders.at_home(order, shop.pay_url(PLUGIN, order.number))
-    _send(order, _UNPAID_CODES[name], **_waiting(ours, pay_url), **facts)
+    code = {
+        REMINDER_MAIL: "TILLGATE_ORDER_WAITS",
+        FAILED_MAIL: "TILLGATE_PAYMENT_FAILED",
+    }[outbox_event.name]
+    _send(order, code, **_waiting(ours, pay_url), **facts)
     return None
 
 
-def _send_link(order: Any, outbox_event: RemoteEvent) -> str | None:
-    """Mail the payment link of an unpaid order that staff sent."""
+def _send_link(outbox_event: RemoteEvent, order: Any) -> str | None:
     ours = orders.state_of(order)
     until = orders.link_until(ours)
     if ours is None or until is None or not orders.needs_payment(order, ours):
-        return f"not mailed: {outbox_event.name}: the order does not wait for a payment any more"
+        return _WAITS_NO_MORE
     _send(order, "TILLGATE_ORDER_WAITS", **_waiting(ours, orders.link_url(order, until)))
     return None
+
+
+def _tell_of_wait(outbox_event: RemoteEvent, order: Any) -> str | None:
+    """Mail that money is on its way, or that a voucher is to be paid. A reminder of a voucher whose
+    end has moved waits for the new end.
+    """
+    name, payment = outbox_event.name, outbox_event.payment
+    ours = _state_if_due(outbox_event, lambda ours: _still_waits(order, ours, outbox_event))
+    found = ours.payment(payment.id) if ours and payment else None
+    if found is None or found.awaited is None:
+        return "the payment is not on its way any more"
+    awaited = found.awaited
+    if name == VOUCHER_MAIL and (delay := until_reminder(awaited)):
+        queue(name, order.number, payment_id=found.id, delay=delay)
+        return "the voucher ends later by now"
+    pay_url = orders.at_home(order, shop.pay_url(PLUGIN, order.number))
+    _send(order, "TILLGATE_PAYMENT_WAITS", awaited=awaited, pay_url=pay_url)
+    return None
+
+
+def _say_cancelled(outbox_event: RemoteEvent, order: Any) -> None:
+    _send(order, "TILLGATE_CANCELLED")
+
+
+def _say_money(code: str, outbox_event: RemoteEvent, order: Any) -> None:
+    """Mail about money that moved: a refund, a second payment, or a lost dispute."""
+    if (moved := outbox_event.payment) is not None:
+        payment = shop.find_payment(PLUGIN, payment_id=moved.id)
+        amount = Decimal(outbox_event.data.get("amount", (outbox_event.refund or moved).amount))
+        facts = {"method": payment.paid_with if payment else ""}
+        _send(order, code, amount=shop.money_text(amount, moved.currency), **facts)
+
+
+_WAITS_NO_MORE: Final = "the order does not wait for a payment any more"
+_MAILS: Final[Mapping[str, Callable[[RemoteEvent, Any], str | None]]] = {
+    PAID_MAIL: _confirm_paid,
+    REMINDER_MAIL: _ask_to_pay,
+    FAILED_MAIL: _ask_to_pay,
+    LINK_MAIL: _send_link,
+    WAITS_MAIL: _tell_of_wait,
+    VOUCHER_MAIL: _tell_of_wait,
+    CANCELLED_MAIL: _say_cancelled,
+    PAID_TWICE_MAIL: partial(_say_money, "TILLGATE_PAID_TWICE"),
+    REFUND_MAIL: partial(_say_money, "TILLGATE_REFUNDED"),
+    RETURNED_MAIL: partial(_say_money, "TILLGATE_REFUND_RETURNED"),
+    DISPUTE_MAIL: partial(_say_money, "TILLGATE_DISPUTE_LOST"),
+}
+"""Each mail sends itself, or says why not."""
 
 
 def _waiting(ours: shop.OrderState, pay_url: str) -> dict[str, Any]:
@@ -224,24 +247,6 @@ def _waiting(ours: shop.OrderState, pay_url: str) -> dict[str, Any]:
         "kept_until": orders.kept_until(ours),
         "is_released": RELEASED in ours.data,
     }
-
-
-def _tell_of_wait(order: Any, outbox_event: RemoteEvent) -> str | None:
-    """Mail that money is on its way, or that a voucher is to be paid. A reminder of a voucher whose
-    end has moved waits for the new end.
-    """
-    name, payment = outbox_event.name, outbox_event.payment
-    ours = _state_if_due(outbox_event, lambda ours: _still_waits(order, ours, outbox_event))
-    found = ours.payment(payment.id) if ours and payment else None
-    if found is None or found.awaited is None:
-        return f"not mailed: {name}: the payment is not on its way any more"
-    awaited = found.awaited
-    if name == VOUCHER_MAIL and (delay := until_reminder(awaited)):
-        queue(name, order.number, payment_id=found.id, delay=delay)
-        return f"not mailed: {name}: the voucher ends later by now"
-    pay_url = orders.at_home(order, shop.pay_url(PLUGIN, order.number))
-    _send(order, "TILLGATE_PAYMENT_WAITS", awaited=awaited, pay_url=pay_url)
-    return None
 
 
 def until_reminder(awaited: shop.Awaited) -> timedelta | None:

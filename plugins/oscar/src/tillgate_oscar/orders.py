@@ -5,8 +5,11 @@ signed addresses.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -71,6 +74,39 @@ def describe(order_key: str) -> OrderDescription | None:
         if detail is None or may_be_ordered_again(order, state_of(order))
         else None,
     )
+
+
+def search(text: str, limit: int) -> list[str]:
+    """Return the numbers of orders of a number, an e-mail address, or the beginnings of names."""
+    orders = get_model("order", "Order")._default_manager
+    wanted = Q(number=text)
+    if "@" in text:
+        wanted |= Q(guest_email__iexact=text) | Q(user__email__iexact=text)
+    else:
+        wanted |= _named(text.split())
+    numbers = orders.filter(wanted).order_by("-pk").values_list("number", flat=True)
+    return list(numbers[:limit])
+
+
+def _named(words: list[str]) -> Q:
+    """Return the condition that each word begins a name of the shopper."""
+    every = Q()
+    for word in words:
+        of_shopper = ("billing_address", "shipping_address", "user")
+        begins = [
+            Q(**{f"{row}__{name}__istartswith": word})
+            for row in of_shopper
+            for name in ("first_name", "last_name")
+        ]
+        every &= reduce(or_, begins)
+    return every
+
+
+def customers(order_keys: Sequence[str]) -> dict[str, Customer]:
+    """Return the shoppers of several orders."""
+    found = get_model("order", "Order")._default_manager.filter(number__in=list(order_keys))
+    rows = found.select_related("billing_address", "shipping_address", "user")
+    return {order.number: _customer(order) for order in rows}
 
 
 def _customer(order: Any) -> Customer:
@@ -249,7 +285,7 @@ def kept_until(ours: shop.OrderState | None) -> datetime | None:
 
 def open_pages(ours: shop.OrderState | None) -> list[dict[str, Any]]:
     """Return the amount, the method and the end of each payment page that may still take money for
-    an order.
+    an order, or that the gateway has closed before its time.
     """
     return [
         {
@@ -257,9 +293,15 @@ def open_pages(ours: shop.OrderState | None) -> list[dict[str, Any]]:
             "amount": shop.money_text(payment.amount, payment.currency),
             "method": shop.method_label(payment.method),
             "closes_at": payment.page_closes_at,
+            "is_closed": payment.page_closed_at is not None,
         }
-        for payment in (ours.open_payments if ours else ())
-        if payment.payment_url and payment.page_closes_at > timezone.now()
+        for payment in (ours.payments if ours else ())
+        if payment.page_closes_at > timezone.now()
+        and (
+            payment.status != PaymentStatus.PAID
+            if payment.page_closed_at
+            else payment.is_open and payment.payment_url
+        )
     ]
 
 

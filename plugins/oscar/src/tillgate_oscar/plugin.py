@@ -6,6 +6,8 @@ from tillgate.hooks import hookimpl
 from tillgate_oscar import examples, mail, occasions, orders, payments, refunds
 
 tillgate_describe_order = hookimpl(orders.describe)
+tillgate_find_orders = hookimpl(orders.search)
+tillgate_customers = hookimpl(orders.customers)
 tillgate_payment_paid = hookimpl(payments.paid)
 tillgate_order_unpaid = hookimpl(payments.unpaid)
 tillgate_reopen_order = hookimpl(payments.reopen)

@@ -96,7 +96,7 @@ class EventHandlerMixin:
         **kwargs: Any,
     ) -> Any:
         """Refuse to ship an order whose money was refunded entirely, or is about to be."""
-        if said := _why_not_shipped(order):
+        if said := refunds.why_not_shipped(order):
             raise InvalidShippingEvent(said)
         # a mixin of Oscar's handler
         shops_own = super().validate_shipping_event  # type: ignore[misc]
@@ -128,7 +128,7 @@ class EventHandlerMixin:
             settings.partly_refunded_status,
         )
         if new_status not in (*closing, settings.pending_status) and (
-            said := _why_not_shipped(order)
+            said := refunds.why_not_shipped(order)
         ):
             raise PaymentError(said)
         is_about_waiting = settings.pending_status in (order.status, new_status)
@@ -146,31 +146,6 @@ class EventHandlerMixin:
             _refuse_what_has_moved_on(order, lock=True)
             _refuse_what_was_paid(order, new_status)
             return shops_own(order, new_status, *arguments, **options)
-
-
-def _why_not_shipped(order: Any) -> str | None:
-    """Return why an order must not be shipped, and what to do instead; None for one whose money is
-    here and not in doubt.
-    """
-    ours = state_of(order)
-    refunded = refunds.refunded_entirely(order, ours)
-    if refunded is refunds.Refunded.ENTIRELY:
-        return gettext("order %(number)s was refunded: do not ship it, cancel it") % {
-            "number": order.number,
-        }
-    if refunded is refunds.Refunded.UNDER_WAY:
-        said = gettext(
-            "a refund of all the money of order %(number)s is under way: do not ship it, and wait "
-            "for the result of the refund",
-        )
-        return said % {"number": order.number}
-    if doubts := refunds.doubts_of([order], [ours] if ours else []).get(order.number):
-        said = gettext(
-            "the money of order %(number)s is in doubt (%(doubts)s): do not ship it before its "
-            "review is resolved",
-        )
-        return said % {"number": order.number, "doubts": ", ".join(doubts)}
-    return None
 
 
 def _was_held_back_unseen(order: Any) -> bool:

@@ -179,6 +179,31 @@ def refunded_entirely(order: Any, ours: shop.OrderState | None) -> Refunded | No
     return refunded if takes_all else None
 
 
+def why_not_shipped(order: Any) -> str | None:
+    """Return why an order must not be shipped, and what to do instead; None for one whose money is
+    here and not in doubt.
+    """
+    ours = state_of(order)
+    refunded = refunded_entirely(order, ours)
+    if refunded is Refunded.ENTIRELY:
+        return gettext("order %(number)s was refunded: do not ship it, cancel it") % {
+            "number": order.number,
+        }
+    if refunded is Refunded.UNDER_WAY:
+        said = gettext(
+            "a refund of all the money of order %(number)s is under way: do not ship it, and wait "
+            "for the result of the refund",
+        )
+        return said % {"number": order.number}
+    if doubts := doubts_of([order], [ours] if ours else []).get(order.number):
+        said = gettext(
+            "the money of order %(number)s is in doubt (%(doubts)s): do not ship it before its "
+            "review is resolved",
+        )
+        return said % {"number": order.number, "doubts": ", ".join(doubts)}
+    return None
+
+
 def is_refund(event_type: Any) -> bool:
     """Tell whether a type of Oscar's payment events is the one for money refunded."""
     # Compare rows, not names: to MariaDB and MySQL the name equals "refund", which a shop may have

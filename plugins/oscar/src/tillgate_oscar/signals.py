@@ -15,7 +15,7 @@ from oscar.core.loading import get_model
 
 from tillgate_oscar import mail
 from tillgate_oscar.conf import get_settings
-from tillgate_oscar.following import follow, follow_written
+from tillgate_oscar.following import follow, follow_written, warn_of_doubt
 from tillgate_oscar.orders import is_expected, is_paid_here, status_once_paid, statuses_of_unpaid
 from tillgate_oscar.payments import is_being_paid
 from tillgate_oscar.placing import register_placed
@@ -60,6 +60,12 @@ def follow_status(order: Any, old_status: str, new_status: str, **_: Any) -> Non
     if new_status in followed and not is_being_paid(order.number) and is_expected(order):
         transaction.on_commit(
             lambda: _follow(order, old_status, new_status),
+            using=order._state.db,
+            robust=True,
+        )
+    elif new_status not in followed and is_expected(order):
+        transaction.on_commit(
+            lambda: warn_of_doubt(order, new_status),
             using=order._state.db,
             robust=True,
         )

@@ -1,6 +1,6 @@
-"""What people read about a payment, from an order and its transactions.
+"""The details of a payment for people, from an order and its transactions.
 
-It moves no payment: what PayU's answer lacks, or has in another shape, is left out.
+They move no payment: values that PayU omits, or writes in an unknown form, stay empty.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final, TypedDict
 
 from tillgate import TransactionStatus
 from tillgate.gateways import DeclineReason, PaidWith
-from tillgate_payu.profile import code_of
+from tillgate_payu.profile import CARD
 
 Json = Mapping[str, Any]
 
@@ -19,14 +19,6 @@ _LONGEST_WORD: Final = 64
 _LONGEST_TEXT: Final = 500
 _LAST_FOUR: Final = re.compile(r".*[*xX](\d{4})", re.ASCII)
 _BRANDS: Final = {"VS": "visa", "MC": "mastercard"}
-_RESULTS: Final = {
-    "AUT_ERROR_NO_AUTHORIZATION": "authorization was not received, transaction cancelled",
-    "AUT_ERROR_ANTIFRAUD_DECLINED": "rejected at authorization by the antifraud system",
-    "REG_ERROR_ANTIFRAUD_DECLINED": "rejected at registration by the antifraud system",
-}
-"""PayU's own words for `resultCode` (developers.payu.com/europe/api, "Retrieve a Transaction"). A
-shopper who is suspected of fraud must not read why, so none of them is for shoppers.
-"""
 
 
 class Details(TypedDict):
@@ -43,7 +35,7 @@ def of_order(answer: Json, transactions: Sequence[Json], status: TransactionStat
     bad = [one for one in transactions if one not in good]
     is_paid = status is TransactionStatus.PAID
     return Details(
-        # of several that could have paid PayU does not say which did
+        # of several attempts PayU does not mark the one that paid
         paid_with=_paid_with(good[0]) if is_paid and len(good) == 1 else None,
         decline_reason=_decline_reason(bad[-1]) if bad and not is_paid else None,
         numbers=_numbers(answer),
@@ -51,29 +43,29 @@ def of_order(answer: Json, transactions: Sequence[Json], status: TransactionStat
 
 
 def awaits_transfer(transactions: Sequence[Json]) -> bool:
-    """Return whether the shopper has chosen a transfer, whose money comes in days."""
+    """Return whether the shopper has chosen a bank transfer, which takes days."""
     return any(_part(one, "wireTransfer") for one in transactions)
 
 
 def _paid_with(transaction: Json) -> PaidWith | None:
-    method = _word(_part(transaction, "payMethod"), "value")
-    card = _part(_part(transaction, "card"), "cardData")
-    scheme = _word(card, "cardScheme")
-    digits = _LAST_FOUR.fullmatch(_word(card, "cardNumberMasked"))
-    if not method:
+    value = _word(_part(transaction, "payMethod"), "value")
+    if not value:
         return None
+    scheme = _word(_card(transaction), "cardScheme")
+    digits = _LAST_FOUR.fullmatch(_word(_card(transaction), "cardNumberMasked"))
     return PaidWith(
-        method=code_of(method),
+        method=CARD[0] if value == CARD[1] else value,
         brand=_BRANDS.get(scheme, scheme.lower()),
         last4=digits[1] if digits else "",
     )
 
 
 def _decline_reason(transaction: Json) -> DeclineReason:
-    code = _word(transaction, "resultCode")
-    card = _part(_part(transaction, "card"), "cardData")
-    said = _RESULTS.get(code, ""), _word(card, "cardResponseCodeDesc", _LONGEST_TEXT)
-    return DeclineReason(code=code, text="; ".join(filter(None, said))[:_LONGEST_TEXT])
+    """Return PayU's code and the card's words: only for staff, since some tell of suspected
+    fraud.
+    """
+    text = _word(_card(transaction), "cardResponseCodeDesc", _LONGEST_TEXT)
+    return DeclineReason(code=_word(transaction, "resultCode"), text=text)
 
 
 def _numbers(answer: Json) -> tuple[str, ...]:
@@ -82,6 +74,10 @@ def _numbers(answer: Json) -> tuple[str, ...]:
     found = properties if isinstance(properties, list) else []
     named = [one for one in found if isinstance(one, dict) and one.get("name") == "PAYMENT_ID"]
     return tuple(number for one in named[:1] if (number := _word(one, "value")))
+
+
+def _card(transaction: Json) -> Json:
+    return _part(_part(transaction, "card"), "cardData")
 
 
 def _part(whole: Json, name: str) -> Json:

@@ -12,6 +12,7 @@ import hmac
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from ipaddress import ip_address
 from typing import Any, Final, TypeGuard
@@ -35,7 +36,7 @@ from tillgate.gateways.http import Call
 from tillgate.hooks import Finding, Hint, RefundOutcome, ReportedRefund, hookimpl
 from tillgate_payu import details, examination
 from tillgate_payu.api import ORDERS, ask, expect_success
-from tillgate_payu.profile import DEFAULT_METHOD, method, value_of
+from tillgate_payu.profile import CARD, DEFAULT_METHOD, PAYU
 
 __all__: list[str] = []
 
@@ -65,6 +66,7 @@ _REFUNDS: Final = {
     "FINALIZED": RefundOutcome.SUCCEEDED,
     "CANCELED": RefundOutcome.FAILED,
 }
+_EVIDENCE: Final = ("orderId", "extOrderId", "status", "totalAmount", "currencyCode")
 _HASHES: Final = {
     "MD5": "md5",
     "SHA-256": "sha256",
@@ -126,7 +128,8 @@ def _order(account: Account, request: PaymentRequest) -> dict[str, Any]:
     }:
         order["buyer"] = buyer
     if request.method != DEFAULT_METHOD:
-        order["payMethods"] = {"payMethod": {"type": "PBL", "value": value_of(request.method)}}
+        value = CARD[1] if request.method == CARD[0] else request.method
+        order["payMethods"] = {"payMethod": {"type": "PBL", "value": value}}
     return order
 
 
@@ -179,12 +182,9 @@ def tillgate_query(
         currency=currency if isinstance(currency, str) else None,
         settle_currency=None,
         raw={name: order[name] for name in _EVIDENCE if name in order},
-        refunds=_refunds(call, transaction_no, currency) if is_paid else (),
+        refunds=_refunds(call, transaction_no, str(currency)) if is_paid else (),
         **details.of_order(answer, transactions, status),
     )
-
-
-_EVIDENCE: Final = ("orderId", "extOrderId", "status", "totalAmount", "currencyCode")
 
 
 def _is_number(number: object) -> TypeGuard[str]:
@@ -222,59 +222,33 @@ def _amount(units: object) -> Decimal | None:
     return Decimal(str(units)).scaleb(-2) if is_whole else None
 
 
-def _refunds(
-    call: Call,
-    number: str | None,
-    currency: object,
-) -> tuple[ReportedRefund, ...] | None:
+def _refunds(call: Call, number: str | None, currency: str) -> tuple[ReportedRefund, ...] | None:
     """Return the refunds of an order; None where the answer does not say."""
     try:
-        return tuple(
-            ReportedRefund(
-                amount=_refund_amount(call, one, currency),
-                refund_no=_refund_no(call, one),
-                refund_id=one.get("extRefundId"),
-                outcome=_outcome(call, one),
-            )
-            for one in _listed(call, number)
-        )
+        return tuple(_reported(call, one, currency) for one in _listed(call, number))
     except GatewayError:
         return None
 
 
 def _listed(call: Call, number: str | None) -> list[Json]:
     try:
-        answer = ask(call, "GET", f"{ORDERS}/{number}/refunds")
+        found = ask(call, "GET", f"{ORDERS}/{number}/refunds")
     except OrderNotFound:  # PayU has the order, and none of its refunds
         return []
-    found = answer.get("refunds") if isinstance(answer, dict) else answer
     if isinstance(found, list) and all(isinstance(one, dict) for one in found):
         return found
     raise call.unknown("the answer is no list of refunds")
 
 
-def _refund_no(call: Call, refund: Json) -> str:
-    number = refund.get("refundId")
-    if not _is_number(number):
-        raise call.unknown("a refund has no refundId")
-    return str(number)
-
-
-def _refund_amount(call: Call, refund: Json, currency: object) -> Decimal:
-    amount = _amount(refund.get("amount"))
-    if amount is None or refund.get("currencyCode", currency) != currency:
-        raise call.unknown(
-            f"a refund has {refund.get('amount')!r} {refund.get('currencyCode')!r}, and not an "
-            f"amount in {currency}",
-        )
-    return amount
-
-
-def _outcome(call: Call, refund: Json) -> RefundOutcome:
-    try:
-        return _REFUNDS[str(refund.get("status"))]
-    except KeyError:
-        raise call.unknown(f"PayU calls a refund {refund.get('status')!r}") from None
+def _reported(call: Call, refund: Json, currency: str) -> ReportedRefund:
+    """Return a refund as PayU describes it; raise for a description that proves nothing."""
+    number, named = refund.get("refundId"), refund.get("extRefundId")
+    amount, outcome = _amount(refund.get("amount")), _REFUNDS.get(str(refund.get("status")))
+    is_in_currency = refund.get("currencyCode", currency) == currency
+    if not _is_number(number) or amount is None or outcome is None or not is_in_currency:
+        shown = [refund.get(name) for name in ("refundId", "amount", "currencyCode", "status")]
+        raise call.unknown(f"PayU describes a refund in {currency} by {shown}")
+    return ReportedRefund(amount=amount, refund_no=number, refund_id=named, outcome=outcome)
 
 
 @hookimpl
@@ -299,16 +273,17 @@ def tillgate_refund(account: Account, request: RefundRequest) -> Refunded:
 
 
 def _refunded(call: Call, request: RefundRequest, refund: Json) -> Refunded:
-    if (refund.get("extRefundId") or request.refund_id) != request.refund_id:
+    found = _reported(call, refund, request.currency)
+    if (found.refund_id or request.refund_id) != request.refund_id:
         raise call.unknown("the answer is about another refund")
     error = refund.get("statusError")
-    said = error.get("description") if isinstance(error, dict) else None
+    said = [refund.get("status"), error.get("description") if isinstance(error, dict) else None]
     return Refunded(
         reference=request.reference,
-        amount=_refund_amount(call, refund, request.currency),
-        ret_msg=" ".join(filter(None, (str(refund.get("status")), str(said or "")))),
-        outcome=_outcome(call, refund),
-        refund_no=_refund_no(call, refund),
+        amount=found.amount,
+        ret_msg=" ".join(str(one) for one in said if one),
+        outcome=found.outcome,
+        refund_no=found.refund_no,
     )
 
 
@@ -348,17 +323,16 @@ def tillgate_close(
     if order.get("status") in ("NEW", "PENDING") and not details.awaits_transfer(
         _transactions(call, transaction_no),
     ):
-        ask(call, "DELETE", f"{ORDERS}/{transaction_no}")
-        _, order = _retrieve(call, transaction_no)  # the shopper may have been quicker
+        with suppress(Refused):  # the shopper was quicker
+            ask(call, "DELETE", f"{ORDERS}/{transaction_no}")
+        _, order = _retrieve(call, transaction_no)
     return order.get("status") == "CANCELED"
 
 
 @hookimpl
 def tillgate_payment_methods(account: Account) -> Sequence[Method]:
     """Return the methods that the account lists, or PayU's own choice on its page."""
-    return [method(one.code, one.label, one.currencies) for one in account.methods] or [
-        method(DEFAULT_METHOD),
-    ]
+    return account.methods or PAYU.methods[:1]
 
 
 @hookimpl

@@ -71,7 +71,9 @@ _TEST: Final = "pretix-test-"
 
 
 def settings_of(event: Any) -> Any:
-    """Return an event's settings of this plugin."""
+    """Return the settings of this plugin that an event has, of its own or of its organizer's; or
+    those of an organizer.
+    """
     return SettingsSandbox("payment", HOLDER, event)
 
 
@@ -193,12 +195,14 @@ def _known(event: Any, *, testmode: bool) -> Iterator[Any]:
 
 
 @sensitive_variables()
-def keep_former(event: Any, given: Any) -> None:
-    """Keep the accounts that new settings are about to replace, if payments were made with them."""
+def keep_former(event: Any, before: Any, given: Any) -> None:
+    """Keep the accounts that new settings replace, if payments were made with them. `before` are
+    the settings that an event had, and `given` the new ones.
+    """
     kept = _former(event)
     for testmode in (False, True):
         names = [_prefix(testmode=testmode) + name for name in (*FIELDS, *OPTIONS)]
-        ours = {name: settings_of(event).get(name) for name in names}
+        ours = {name: before.get(name) for name in names}
         alias = _alias(event, ours, testmode=testmode)
         if _alias(event, given, testmode=testmode) != alias and shop.has_payments(alias):
             kept = [

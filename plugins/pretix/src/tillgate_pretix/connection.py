@@ -48,7 +48,9 @@ def _problem(values: Any, *, testmode: bool) -> str:
 
 
 def test_saved(event: Any) -> None:
-    """Test the accounts that an event has, and keep what is wrong for the warnings."""
+    """Test the accounts that an event or an organizer has, and keep what is wrong for the
+    warnings.
+    """
     kept = accounts.settings_of(event)
     for testmode in (False, True):
         is_there = accounts.is_complete(event, testmode=testmode)
@@ -93,13 +95,19 @@ def warnings(event: Any) -> list[str]:
                 "Tillgate.",
             ),
         )
+    return [*found, *problems(event)]
+
+
+def problems(event: Any) -> list[str]:
+    """Return what the last test of the accounts of an event or an organizer has found wrong."""
+    kept = accounts.settings_of(event)
     begun = [
         testmode for testmode in (False, True) if accounts.is_complete(event, testmode=testmode)
     ]
-    problems = [
+    found = [
         (_name(testmode=testmode), kept.get(_kept_as(testmode=testmode))) for testmode in begun
     ]
-    return [*found, *(f"{name}: {problem}" for name, problem in problems if problem)]
+    return [f"{name}: {problem}" for name, problem in found if problem]
 
 
 def _ticked(kept: Any) -> list[str]:

@@ -13,6 +13,7 @@ from django import forms
 from django.db import transaction
 from django.http import HttpRequest
 from django.template.loader import get_template
+from django.urls import reverse
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy as _
 from pretix.base.forms import SecretKeySettingsField, SecretKeySettingsWidget
@@ -41,6 +42,10 @@ _DOCUMENTATION: Final = {
 }
 
 
+FOR_ALL_EVENTS: Final = "organizer.settings.general:write"
+"""The permission for the settings that all events of an organizer have."""
+
+
 class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has no types
     """Stores the account and the payment methods of an event. Shoppers cannot pay with it."""
 
@@ -57,15 +62,9 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         that pretix adds to every provider.
         """
         own: dict[str, Any] = {
-            **self._account_fields(testmode=False),
-            **self._account_fields(testmode=True),
-            **{
-                accounts.setting_of(method): forms.BooleanField(
-                    label=shop.method_label(method),
-                    required=False,
-                )
-                for method in METHODS
-            },
+            **account_fields(self.settings, self._webhook_help(testmode=False), testmode=False),
+            **account_fields(self.settings, self._webhook_help(testmode=True), testmode=True),
+            **method_fields(),
             "expire_unpaid": forms.BooleanField(
                 label=_("Free the places as soon as the order cannot be paid any more"),
                 help_text=_(
@@ -84,113 +83,29 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         """Refuse invalid accounts, with the error messages of Tillgate itself. Either account is
         enough.
         """
-        given = {
-            name.removeprefix(self.settings.get_prefix()): value
-            for name, value in cleaned_data.items()
-        }
-        faults = {}
-        begun = [
-            testmode for testmode in (False, True) if accounts.is_begun(given, testmode=testmode)
-        ]
-        if not begun:
-            faults["dialect"] = _("Enter the live account, the account for test mode, or both.")
-        for testmode in begun:
-            faults |= self._faults(given, testmode=testmode)
-        if faults:
-            raise forms.ValidationError(
-                {self.settings.get_prefix() + name: fault for name, fault in faults.items()},
-            )
+        given = unprefixed(cleaned_data, self.settings)
+        raise_faults(given, self.settings, currency=self.event.currency)
         if not self.is_trial:
-            accounts.keep_former(self.event, given)
+            accounts.keep_former(self.event, accounts.settings_of(self.event), given)
             # After the commit: no transaction waits for a gateway.
             transaction.on_commit(lambda: connection.test_saved(self.event), robust=True)
         return cleaned_data
 
-    def _faults(self, given: dict[str, Any], *, testmode: bool) -> dict[str, Any]:
-        """Return what is wrong with one account, by field."""
-        prefix = "test_" if testmode else ""
-        dialect = accounts.dialect_of(given, prefix)
-        try:
-            if (
-                (base_url := given.get(f"{prefix}base_url"))
-                and dialect
-                and dialect.asks_for("base_url")
-            ):
-                accounts.refuse_private(base_url, testmode=testmode)
-            account = accounts.build(given, testmode=testmode)
-        except ConfigurationError as error:
-            return {error.field: accounts.labelled(str(error))}
-        if self.event.currency in account.taken_currencies:
-            return {}
-        wrong = _("The account takes %(ours)s, and this event is in %(theirs)s.")
-        facts = {"ours": ", ".join(account.taken_currencies), "theirs": self.event.currency}
-        return {f"{prefix}currencies": wrong % facts}
-
     def settings_content_render(self, request: HttpRequest) -> str:
-        """Offer to test the connection, and tell the owner which former accounts are kept."""
+        """Offer to test the connection, lead to the settings for all events, and tell the owner
+        which former accounts are kept.
+        """
+        organizer = self.event.organizer
+        user: Any = request.user  # pretix has its own
+        may_set_for_all = user.has_organizer_permission(organizer, FOR_ALL_EVENTS, request=request)
+        kwargs = {"organizer": organizer.slug}
         context = {
+            "all_events_url": may_set_for_all
+            and reverse("plugins:tillgate_pretix:organizer", kwargs=kwargs),
             "test_url": connection.test_url(self.event),
             "former": accounts.former_merchants(self.event),
         }
         return str(get_template("tillgate_pretix/settings.html").render(context, request))
-
-    def _account_fields(self, *, testmode: bool) -> dict[str, Any]:
-        prefix = "test_" if testmode else ""
-        place = str(_("Test mode: {}") if testmode else "{}")
-
-        def shown_for(field: str) -> dict[str, str]:
-            chosen = f"#id_{self.settings.get_prefix()}{prefix}dialect"
-            services = "|".join(map(re.escape, _services_with(field)))
-            return {
-                "data-display-dependency": chosen,
-                "data-display-dependency-regex": f"/^({services})$/",
-            }
-
-        def text(field: str) -> forms.CharField:
-            return forms.CharField(
-                label=place.format(accounts.LABELS[field]),
-                required=False,
-                widget=forms.TextInput(attrs=shown_for(field)),
-            )
-
-        fields = {
-            "dialect": forms.ChoiceField(
-                label=place.format(accounts.LABELS["dialect"]),
-                choices=_services(self.settings.get(f"{prefix}dialect")),
-                help_text=_documentation(),
-                required=False,
-            ),
-            "base_url": forms.URLField(
-                label=place.format(accounts.LABELS["base_url"]),
-                help_text=_ADDRESSES,
-                required=False,
-                assume_scheme="https",
-                widget=forms.URLInput(attrs=shown_for("base_url")),
-            ),
-            "merchant_no": text("merchant_no"),
-            "token": SecretKeySettingsField(
-                label=place.format(accounts.LABELS["token"]),
-                required=False,
-            ),
-            "webhook_secrets": SecretKeySettingsField(
-                label=place.format(accounts.LABELS["webhook_secrets"]),
-                help_text=self._webhook_help(testmode=testmode),
-                required=False,
-                widget=_SecretLines(attrs={"rows": 2, **shown_for("webhook_secrets")}),
-            ),
-            "store_no": text("store_no"),
-            "currencies": forms.CharField(
-                label=place.format(
-                    _(
-                        "Currencies of the account, with commas between them; empty for all of "
-                        "the service",
-                    ),
-                ),
-                required=False,
-            ),
-            "settle_currency": text("settle_currency"),
-        }
-        return {prefix + name: field for name, field in fields.items() if _services_with(name)}
 
     def _webhook_help(self, *, testmode: bool) -> str:
         """Return the address to register for the notifications of the saved account; an unsaved one
@@ -218,6 +133,119 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
             )
             + lines
         )
+
+
+def method_fields() -> dict[str, Any]:
+    """Return the field of each payment method, which says whether shoppers may choose it."""
+    return {
+        accounts.setting_of(method): forms.BooleanField(
+            label=shop.method_label(method),
+            required=False,
+        )
+        for method in METHODS
+    }
+
+
+def unprefixed(cleaned_data: dict[str, Any], kept: Any) -> dict[str, Any]:
+    """Return what was typed by the names of settings."""
+    return {name.removeprefix(kept.get_prefix()): value for name, value in cleaned_data.items()}
+
+
+def raise_faults(given: dict[str, Any], kept: Any, *, currency: str | None = None) -> None:
+    """Raise `ValidationError` for accounts that are invalid, or do not take the currency; either
+    account is enough.
+    """
+    faults = {}
+    begun = [testmode for testmode in (False, True) if accounts.is_begun(given, testmode=testmode)]
+    if not begun:
+        faults["dialect"] = _("Enter the live account, the account for test mode, or both.")
+    for testmode in begun:
+        faults |= _faults(given, currency, testmode=testmode)
+    if faults:
+        raise forms.ValidationError(
+            {kept.get_prefix() + name: fault for name, fault in faults.items()},
+        )
+
+
+def _faults(given: dict[str, Any], currency: str | None, *, testmode: bool) -> dict[str, Any]:
+    """Return what is wrong with one account, by field."""
+    prefix = "test_" if testmode else ""
+    dialect = accounts.dialect_of(given, prefix)
+    try:
+        if (
+            (base_url := given.get(f"{prefix}base_url"))
+            and dialect
+            and dialect.asks_for("base_url")
+        ):
+            accounts.refuse_private(base_url, testmode=testmode)
+        account = accounts.build(given, testmode=testmode)
+    except ConfigurationError as error:
+        return {error.field: accounts.labelled(str(error))}
+    if currency is None or currency in account.taken_currencies:
+        return {}
+    wrong = _("The account takes %(ours)s, and this event is in %(theirs)s.")
+    facts = {"ours": ", ".join(account.taken_currencies), "theirs": currency}
+    return {f"{prefix}currencies": wrong % facts}
+
+
+def account_fields(kept: Any, webhook_help: str, *, testmode: bool) -> dict[str, Any]:
+    """Return the fields of one account, for settings of an event or an organizer."""
+    prefix = "test_" if testmode else ""
+    place = str(_("Test mode: {}") if testmode else "{}")
+
+    def shown_for(field: str) -> dict[str, str]:
+        chosen = f"#id_{kept.get_prefix()}{prefix}dialect"
+        services = "|".join(map(re.escape, _services_with(field)))
+        return {
+            "data-display-dependency": chosen,
+            "data-display-dependency-regex": f"/^({services})$/",
+        }
+
+    def text(field: str) -> forms.CharField:
+        return forms.CharField(
+            label=place.format(accounts.LABELS[field]),
+            required=False,
+            widget=forms.TextInput(attrs=shown_for(field)),
+        )
+
+    fields = {
+        "dialect": forms.ChoiceField(
+            label=place.format(accounts.LABELS["dialect"]),
+            choices=_services(kept.get(f"{prefix}dialect")),
+            help_text=_documentation(),
+            required=False,
+        ),
+        "base_url": forms.URLField(
+            label=place.format(accounts.LABELS["base_url"]),
+            help_text=_ADDRESSES,
+            required=False,
+            assume_scheme="https",
+            widget=forms.URLInput(attrs=shown_for("base_url")),
+        ),
+        "merchant_no": text("merchant_no"),
+        "token": SecretKeySettingsField(
+            label=place.format(accounts.LABELS["token"]),
+            required=False,
+        ),
+        "webhook_secrets": SecretKeySettingsField(
+            label=place.format(accounts.LABELS["webhook_secrets"]),
+            help_text=webhook_help,
+            required=False,
+            widget=_SecretLines(attrs={"rows": 2, **shown_for("webhook_secrets")}),
+        ),
+        "store_no": text("store_no"),
+        "currencies": forms.CharField(
+            label=place.format(
+                _(
+                    "Currencies of the account, with commas between them; empty for all of "
+                    "the service",
+                ),
+            ),
+            required=False,
+        ),
+        "settle_currency": text("settle_currency"),
+    }
+    return {prefix + name: field for name, field in fields.items() if _services_with(name)}
 
 
 class _SecretLines(SecretKeySettingsWidget):  # type: ignore[misc]  # pretix has no types

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -22,11 +22,12 @@ from urllib.parse import urljoin
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django_scopes import scope, scopes_disabled
-from pretix.base.models import InvoiceAddress, Order, OrderFee, OrderPayment, OrderRefund, Quota
+from pretix.base.models import Order, OrderFee, OrderPayment, OrderRefund, Quota
 from pretix.base.services.orders import mark_order_expired
 from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
@@ -220,9 +221,36 @@ def describe(order_key: str) -> OrderDescription | None:
         )
 
 
+def search(text: str, limit: int) -> list[str]:
+    """Return the keys of the bills of orders of a code, with or without its event, of an e-mail
+    address, or of a name.
+    """
+    code, _dash, event = text.partition("-")
+    wanted = Q(code__iexact=code, event__slug__iexact=event) if event else Q(code__iexact=code)
+    wanted |= (
+        Q(email__iexact=text)
+        if "@" in text
+        else Q(invoice_address__name_cached__icontains=text)
+        | Q(customer__name_cached__icontains=text)
+    )
+    with scopes_disabled():
+        orders = list(Order.objects.filter(wanted).order_by("-pk")[:limit])
+    return [bill.key for order in orders for bill in bills_of(order)][:limit]
+
+
+def customers(order_keys: Sequence[str]) -> dict[str, Customer]:
+    """Return the shoppers of several bills."""
+    numbers = {key: key.partition("/")[0] for key in order_keys}
+    chosen = [number for number in numbers.values() if number.isdecimal()]
+    with scopes_disabled():
+        rows = Order.objects.filter(pk__in=chosen).select_related("invoice_address", "customer")
+        found = {str(order.pk): _customer(order) for order in rows}
+    return {key: found[number] for key, number in numbers.items() if number in found}
+
+
 def _customer(order: Any) -> Customer:
     """Return the shopper by the invoice address, else by the name of the customer's account."""
-    address = InvoiceAddress.objects.filter(order=order).first()
+    address = getattr(order, "invoice_address", None)
     name = (address.name if address else "") or (order.customer.name if order.customer else "")
     return Customer(name=name or "", email=order.email or "")
 
@@ -231,7 +259,7 @@ def _staff_url(order: Any) -> str:
     """Return the order's page in pretix's control pages."""
     names = {"organizer": order.event.organizer.slug, "event": order.event.slug}
     path = reverse("control:event.order", kwargs={**names, "code": order.code})
-    return urljoin(settings.SITE_URL, path)
+    return str(urljoin(settings.SITE_URL, path))
 
 
 def _choose_url(order: Any) -> str | None:

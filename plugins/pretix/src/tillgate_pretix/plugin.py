@@ -7,6 +7,8 @@ from tillgate_pretix import accounts, orders, refunds
 
 tillgate_account = hookimpl(accounts.find)
 tillgate_describe_order = hookimpl(orders.describe)
+tillgate_find_orders = hookimpl(orders.search)
+tillgate_customers = hookimpl(orders.customers)
 tillgate_payment_paid = hookimpl(orders.paid)
 tillgate_order_unpaid = hookimpl(orders.unpaid)
 tillgate_refund_changed = hookimpl(refunds.changed)

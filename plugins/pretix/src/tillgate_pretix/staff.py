@@ -138,7 +138,8 @@ class PollView(EventPermissionRequiredMixin, View):  # type: ignore[misc]
         said = _("The payment service was asked. The payment is now: %(status)s.")
         messages.info(request, said % {"status": summary.status if summary else ""})
         names = {"organizer": request.organizer.slug, "event": request.event.slug}
-        return redirect("control:event.order", **names, code=theirs.code)
+        address = reverse("control:event.order", kwargs={**names, "code": theirs.code})
+        return redirect(address)
 
 
 class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[misc]

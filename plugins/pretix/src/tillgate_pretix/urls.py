@@ -6,7 +6,7 @@ from django.urls import path
 from pretix.multidomain import event_url
 
 from tillgate.shop import without_atomic_requests
-from tillgate_pretix import connection, staff, views
+from tillgate_pretix import connection, organizer, staff, views
 from tillgate_pretix.accounts import HOLDER
 
 _START = r"^tillgate/start/(?P<order>[^/]+)/(?P<secret>[A-Za-z0-9]+)/(?P<payment>[0-9]+)/$"
@@ -14,6 +14,11 @@ _STATUS = r"^tillgate/status/(?P<order>[^/]+)/(?P<secret>[A-Za-z0-9]+)/$"
 _RETURN = r"^tillgate/order/(?P<order>[^/]+)/(?P<tag>[a-f0-9]+)/$"
 
 urlpatterns = [
+    path(
+        "control/organizer/<str:organizer>/tillgate/",
+        without_atomic_requests(organizer.OrganizerSettingsView.as_view()),
+        name="organizer",
+    ),
     path(
         "control/event/<str:organizer>/<str:event>/tillgate/",
         without_atomic_requests(staff.ReviewsView.as_view()),

@@ -13,7 +13,7 @@ import stripe
 from tillgate import Account, TillgateError, WrongCredentials
 from tillgate.hooks import Finding
 from tillgate_stripe.api import API_VERSION, Call, is_test_key
-from tillgate_stripe.profile import STRIPE
+from tillgate_stripe.profile import DESCRIPTOR, STRIPE
 
 _KEY: Final = re.compile(r"[sr]k_(test|live)_\w+", re.ASCII)
 _SECRET: Final = re.compile(r"whsec_\S+", re.ASCII)
@@ -32,6 +32,8 @@ EVENTS: Final = frozenset(
         "charge.dispute.closed",
         "charge.dispute.funds_withdrawn",
         "charge.dispute.funds_reinstated",
+        "review.opened",
+        "review.closed",
     },
 )
 """The events that a webhook endpoint should send; Tillgate ignores any other."""
@@ -72,6 +74,13 @@ def of_settings(account: Account) -> Iterator[Finding]:
             f"{', '.join(sorted(known))}"
         )
         yield Finding(name="methods", passed=False, finding=finding)
+    descriptor = account.options.get("statement_descriptor", "A")
+    if not DESCRIPTOR.fullmatch(str(descriptor)):
+        finding = (
+            f"{descriptor!r} is refused by Stripe: give up to 22 Latin characters, a letter among "
+            "them, and none of < > \\ ' \" *"
+        )
+        yield Finding(name="options.statement_descriptor", passed=False, finding=finding)
     if not all(_SECRET.fullmatch(secret.get_secret_value()) for secret in account.webhook_secrets):
         yield Finding(
             name="webhook_secrets",

@@ -44,7 +44,14 @@ from tillgate.hooks import (
 )
 from tillgate_stripe import details, examination
 from tillgate_stripe.api import Call, is_test_key
-from tillgate_stripe.profile import DEFAULT_METHOD, LANGUAGES, from_units, method, to_units
+from tillgate_stripe.profile import (
+    DEFAULT_METHOD,
+    LANGUAGES,
+    METHOD_OPTIONS,
+    from_units,
+    method,
+    to_units,
+)
 
 __all__: list[str] = []
 
@@ -100,7 +107,7 @@ def tillgate_pay(
 ) -> CreatedPayment:
     """Create a Checkout Session."""
     call = Call(account, "pay", request.reference, seconds=deadline_seconds)
-    params = _session_params(request)
+    params = _session_params(account, request)
     key = f"tillgate-pay-{request.reference}"
     with call.errors():
         try:
@@ -132,7 +139,7 @@ def tillgate_pay(
     )
 
 
-def _session_params(request: PaymentRequest) -> SessionCreateParams:
+def _session_params(account: Account, request: PaymentRequest) -> SessionCreateParams:
     names = {"reference": request.reference}
     goods = ", ".join(f"{line.quantity} x {line.goods_name}" for line in request.goods_info)
     product: Any = {"name": (request.description or request.reference)[:_LONGEST_NAME]}
@@ -162,6 +169,12 @@ def _session_params(request: PaymentRequest) -> SessionCreateParams:
     )
     if request.method != DEFAULT_METHOD:
         params["allowed_payment_method_types"] = [cast("Any", request.method)]
+    if options := METHOD_OPTIONS.get(request.method):
+        params["payment_method_options"] = cast("Any", {request.method: options})
+    if descriptor := account.options.get("statement_descriptor"):
+        is_by_card = request.method in ("card", DEFAULT_METHOD)
+        name = "statement_descriptor_suffix" if is_by_card else "statement_descriptor"
+        cast("Any", params["payment_intent_data"])[name] = descriptor
     if request.email:
         params["customer_email"] = request.email
     return params
@@ -281,6 +294,7 @@ def _transaction(call: Call, session: stripe.checkout.Session) -> Transaction:
         raw=_evidence(session, intent, charge),
         refunds=_refunds(call, session, charge, currency),
         disputes=_disputes(call, session, charge, currency),
+        manual_review=_manual_review(call, charge) if status is TransactionStatus.PAID else None,
         **details.of_payment(session.to_dict(), status, sandbox=call.account.sandbox),
     )
 
@@ -406,6 +420,20 @@ def _disputes(
         )
         for one in found
     )
+
+
+def _manual_review(call: Call, charge: stripe.Charge | None) -> str | None:
+    """Return Stripe's word for why Radar holds a charge for a review by hand, while that is open. A
+    review that cannot be read may be open.
+    """
+    if charge is None or not isinstance(charge.review, str):
+        return None
+    try:
+        review = call.client.v1.reviews.retrieve(charge.review)
+    except GatewayError as error:
+        _log_unread(call, "manual_review", error)
+        return "unread"
+    return details.text_of(review.reason, 64) or "open" if review.open else None
 
 
 def _log_unread(call: Call, field: str, error: GatewayError) -> None:
@@ -559,8 +587,8 @@ def tillgate_read_notification(
 ) -> Sequence[Hint]:
     """Verify an event by the account's secrets, and return the payment that it is about.
 
-    It asks Stripe nothing. A refund of the dashboard and a dispute name no reference: their hint is
-    the payment intent, and the worker queries by that.
+    It asks Stripe nothing. A refund of the dashboard, a dispute and a review name no reference:
+    their hint is the payment intent, and the worker queries by that.
     """
     _verify(account, headers.get("Stripe-Signature", ""), body)
     try:
@@ -574,7 +602,7 @@ def tillgate_read_notification(
         if kind == "checkout.session":
             hint = Hint(reference=about.get("client_reference_id"), transaction_no=about.get("id"))
             return [hint] if hint.reference else []
-        if kind in ("payment_intent", "charge", "refund", "dispute"):
+        if kind in ("payment_intent", "charge", "refund", "dispute", "review"):
             intent = about["id"] if kind == "payment_intent" else about.get("payment_intent")
             reference = (about.get("metadata") or {}).get("reference")
             if reference:

@@ -4,12 +4,13 @@ names its source.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from decimal import Decimal
 from typing import Final
 
 from tillgate import InvalidRequest, Method, Money
-from tillgate.gateways import GatewayProfile
+from tillgate.gateways import GatewayProfile, Option
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -51,13 +52,20 @@ _LEAST: Final = """
     USD=0.50 AED=2.00 AUD=0.50 BGN=1.00 BRL=0.50 CAD=0.50 CHF=0.50 CZK=15.00 DKK=2.50 EUR=0.50 GBP=0.30 HKD=4.00 HUF=175.00
     INR=0.50 JPY=50 MXN=10 MYR=2 NOK=3.00 NZD=0.50 PLN=2.00 RON=2.00 SEK=3.00 SGD=0.50 THB=10
 """
+"""docs.stripe.com/currencies, "Minimum and maximum charge amounts": the whole table. Of a currency
+that it does not list Stripe takes what is worth the least amount of the currency that it pays out.
+"""
+
+_WORTHLESS: Final = """
+    CLP=200 CNY=1.50 COP=800 IDR=3500 ILS=0.75 KRW=300 PEN=0.75 PHP=12 SAR=0.75 TRY=5 TWD=7 UAH=8 VND=5500 ZAR=4
+"""
+"""Amounts of some of the others that are worth about 0.20 USD, too little for Stripe however the
+rates of exchange move: below them the shopper is told so before the page.
+"""
 _MINIMUMS: Final = {
     currency: Decimal(amount)
-    for currency, _, amount in (pair.partition("=") for pair in _words(_LEAST))
+    for currency, _, amount in (pair.partition("=") for pair in _words(_LEAST + _WORTHLESS))
 }
-"""docs.stripe.com/currencies, "Minimum and maximum charge amounts". Stripe compares the others by
-their value.
-"""
 
 _LABELS: Final = {
     "checkout": "",
@@ -124,6 +132,16 @@ _KINDS: Final = {
 }
 """The kinds of payment methods that are neither cards nor wallets, for the marks on the pages."""
 
+METHOD_OPTIONS: Final = {"wechat_pay": {"client": "web"}}
+"""The `payment_method_options` that a payment method must have
+(docs.stripe.com/payments/wechat-pay/accept-a-payment).
+"""
+
+DESCRIPTOR: Final = re.compile(r"(?=.*[A-Za-z])(?:(?![<>\\'\"*])[ -~]){1,22}")
+"""What Stripe takes as a text on the shopper's bank statement
+(docs.stripe.com/get-started/account/statement-descriptors).
+"""
+
 DEFAULT_METHOD: Final = "checkout"
 """The payment method of an account that lists none: Stripe's page offers all that the merchant has
 switched on in the dashboard.
@@ -189,6 +207,13 @@ STRIPE: Final = GatewayProfile(
     ),
     currencies=_CURRENCIES,
     methods=tuple(method(code) for code in _LABELS),
+    options=(
+        Option(
+            name="statement_descriptor",
+            help="what the shopper's bank statement says, up to 22 characters; after the account's "
+            "own prefix for cards",
+        ),
+    ),
     macros=("status",),
     paid_words=frozenset({"success"}),
     kept_fields=_KEPT,

@@ -127,6 +127,7 @@ STATUS_OF_EVENT: Final[Mapping[str, str]] = {
 _TOLD_TO_SHOP: Final = frozenset({_R.SUCCEEDED, _R.FAILED, _R.UNKNOWN})
 _REFUNDS_IN_DOUBT: Final = {
     ReviewReason.REFUND_CONTRADICTED: "the gateway says that it was done",
+    ReviewReason.REFUND_RETURNED: "the money came back from the shopper's bank",
     ReviewReason.REFUND_LATE: "the gateway has accepted it, and has not finished it",
 }
 """What the gateway says of a refund with an open review."""

@@ -1,4 +1,4 @@
-"""Figures, payments and refunds as CSV: names and numbers for programs, and cells that no
+"""Payments and refunds as CSV: names and numbers for programs, and cells that no
 spreadsheet takes for a formula.
 """
 
@@ -17,7 +17,6 @@ from django.db.models import QuerySet
 
 from tillgate import money
 from tillgate.django import dates
-from tillgate.django.accounting.figures import Figure
 from tillgate.django.models import Payment, Refund
 from tillgate.lifecycle import RefundStatus
 from tillgate.wire.texts import printable
@@ -30,21 +29,6 @@ _LONGEST_NUMBER: Final = 11
 """The digits that every spreadsheet shows as they are."""
 
 Row = list[Any]
-
-
-def figure_rows(figures: Iterable[Figure]) -> Iterator[Row]:
-    """Yield the columns, and a row for each figure."""
-    yield ["day", "kind", "method", "currency", "status", "count", "amount"]
-    for one in figures:
-        yield [
-            one.day,
-            one.kind,
-            one.method,
-            one.currency,
-            one.status,
-            one.count,
-            money.amount_text(one.amount, one.currency),
-        ]
 
 
 def payment_rows(payments: QuerySet[Payment]) -> Iterator[Row]:
@@ -101,7 +85,7 @@ def payment_rows(payments: QuerySet[Payment]) -> Iterator[Row]:
         ) in batch:
             yield [
                 *(
-                    *map(_as_text, names),
+                    *map(number_as_text, names),
                     _yes(sandbox),
                     method,
                     money.amount_text(amount, currency),
@@ -110,7 +94,10 @@ def payment_rows(payments: QuerySet[Payment]) -> Iterator[Row]:
                     _time(started),
                     _time(since),
                 ),
-                *(_as_text(number), money.amount_text(money.total(refunded[payment]), currency)),
+                *(
+                    number_as_text(number),
+                    money.amount_text(money.total(refunded[payment]), currency),
+                ),
             ]
 
 
@@ -158,7 +145,7 @@ def refund_rows(refunds: QuerySet[Refund]) -> Iterator[Row]:
     ) in chosen.iterator(chunk_size=_BATCH):
         yield [
             *(
-                *map(_as_text, names),
+                *map(number_as_text, names),
                 _yes(sandbox),
                 method,
                 money.amount_text(amount, currency),
@@ -167,13 +154,18 @@ def refund_rows(refunds: QuerySet[Refund]) -> Iterator[Row]:
                 _time(asked),
                 _time(since),
             ),
-            *(_as_text(number), _yes(external), by, reason),
+            *(number_as_text(number), _yes(external), by, reason),
         ]
 
 
-def csv_lines(rows: Iterable[Row]) -> Iterator[str]:
+def csv_lines(rows: Iterable[Row], *, delimiter: str = ",") -> Iterator[str]:
     """Yield each row as a line of CSV with every cell quoted."""
-    writer = csv.writer(_Line(), lineterminator="\n", quoting=csv.QUOTE_ALL)
+    writer = csv.writer(
+        _Line(),
+        delimiter=delimiter,
+        lineterminator="\n",
+        quoting=csv.QUOTE_ALL,
+    )
     for row in rows:
         yield writer.writerow([_safe(cell) if isinstance(cell, str) else cell for cell in row])
 
@@ -192,7 +184,7 @@ def _safe(cell: str) -> str:
     return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 
 
-def _as_text(number: str | None) -> str:
+def number_as_text(number: str | None) -> str:
     """Return a number that names something as a spreadsheet leaves it: it would round long ones,
     and drop zeros in front.
     """

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Self
 
 from django.utils import timezone
 from django.utils.formats import date_format
@@ -13,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from tillgate.django import dates
 from tillgate.django.models import Payment
+from tillgate.wire.details import NextStep
 
 __all__ = ["Awaited", "awaited"]
 
@@ -34,6 +36,31 @@ class Awaited:
     until: datetime | None = None
     is_over: bool = False
 
+    @classmethod
+    def of_step(cls, step: NextStep | None) -> Self:
+        """Return the text about money under way, or about the voucher that is the shopper's next
+        step.
+        """
+        if step is None:
+            return cls(
+                title=_("Your payment is on its way"),
+                text=_(
+                    "You have finished, and your money needs some time to arrive, perhaps some "
+                    "days. The shop keeps your order until then. You need not pay again.",
+                ),
+            )
+        is_over = step.until is not None and step.until <= timezone.now()
+        url = "" if is_over else step.url or ""
+        return cls(
+            title=_title(step.until, is_over=is_over),
+            text=_text(step.until, is_over=is_over, has_page=bool(step.url)),
+            is_voucher=True,
+            url=url,
+            link_text=_("Show the voucher") if url else "",
+            until=step.until,
+            is_over=is_over,
+        )
+
 
 def awaited(payment: Payment) -> Awaited | None:
     """Return the text about an open payment; None for any other, and before its page exists."""
@@ -41,27 +68,7 @@ def awaited(payment: Payment) -> Awaited | None:
         return None
     if not payment.is_processing:
         return Awaited(title="", text=may_be_paid())
-    step = payment.known.next_step
-    if step is None:
-        return Awaited(
-            title=_("Your payment is on its way"),
-            text=_(
-                "You have finished, and your money needs some time to arrive, perhaps some days. "
-                "The shop keeps your order until then. You need "
-                "not pay again.",
-            ),
-        )
-    is_over = step.until is not None and step.until <= timezone.now()
-    url = "" if is_over else step.url or ""
-    return Awaited(
-        title=_title(step.until, is_over=is_over),
-        text=_text(step.until, is_over=is_over, has_page=bool(step.url)),
-        is_voucher=True,
-        url=url,
-        link_text=_("Show the voucher") if url else "",
-        until=step.until,
-        is_over=is_over,
-    )
+    return Awaited.of_step(payment.known.next_step)
 
 
 def may_be_paid() -> str:

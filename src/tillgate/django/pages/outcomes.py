@@ -68,6 +68,14 @@ _REVIEWED: Final = {
         title=_("You have paid more than the order costs"),
         text=_("The shop reviews this and refunds the difference. You do not have to do anything."),
     ),
+    ReviewReason.REFUND_RETURNED: Outcome(
+        title=_("Your refund came back to the shop"),
+        text=_(
+            "Your bank did not take it. The shop will be in touch with you. You do not have to do "
+            "anything.",
+        ),
+        sign="warn-sign",
+    ),
     ReviewReason.PAID_NOT_PAYABLE: _CHANGED,
     ReviewReason.UNDERPAID: _CHANGED,
 }
@@ -211,12 +219,13 @@ def outcome_of(
     page has not waited for long; `is_told`: the shop has had its turn to hear of the payment.
     """
     if payment.status == PaymentStatus.PAID:
-        if payment.refunded_amount >= payment.amount:
-            return _REFUNDED
         reasons = payment.reviews.filter(
             resolved_at__isnull=True,
             reason__in=_REVIEWED,
         ).values_list("reason", flat=True)
+        if payment.refunded_amount >= payment.amount:
+            returned = ReviewReason.REFUND_RETURNED
+            return _REVIEWED[returned] if returned in reasons else _REFUNDED
         return next(
             (_REVIEWED[ReviewReason(reason)] for reason in reasons),
             PAID if is_told else _CONFIRMING,

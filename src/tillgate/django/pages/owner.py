@@ -18,6 +18,7 @@ from tillgate.django.amounts import money_text
 from tillgate.django.methods import label_of
 from tillgate.django.models import Payment, database
 from tillgate.django.orders.values import payment_value
+from tillgate.lifecycle import PaymentStatus
 
 _log = logging.getLogger("tillgate")
 
@@ -74,7 +75,7 @@ def needless_pages(
     takes_money: bool,
 ) -> list[dict[str, Any]]:
     """Return the open payment pages on which nobody should pay: the order costs something else now,
-    or takes no money.
+    or takes no money. Of an order that takes none the pages that the gateway has closed too.
     """
     now = timezone.now()
     return [
@@ -82,11 +83,23 @@ def needless_pages(
             "amount": money_text(payment.amount, payment.currency),
             "method": label_of(payment.method),
             "closes_at": payment.page_closes_at,
+            "is_closed": payment.page_closed_at is not None,
         }
         for payment in payments
-        if payment.is_open
-        and payment.payment_url
-        and payment.page_closes_at > now
-        and not payment.is_processing
-        and not (takes_money and costs_as_paid(order, payment))
+        if payment.page_closes_at > now
+        and (
+            not takes_money and payment.status != PaymentStatus.PAID
+            if payment.page_closed_at
+            else _takes_needless_money(payment, order, takes_money=takes_money)
+        )
     ]
+
+
+def _takes_needless_money(
+    payment: Payment,
+    order: hooks.OrderDescription,
+    *,
+    takes_money: bool,
+) -> bool:
+    is_open = payment.is_open and bool(payment.payment_url) and not payment.is_processing
+    return is_open and not (takes_money and costs_as_paid(order, payment))

@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_not_required
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -263,7 +264,8 @@ def _open_pages(stand: _Stand) -> list[dict[str, Any]]:
     outcome, payment = stand.outcome, stand.payment
     if stand.order is None or (outcome.offers != "buttons" and not outcome.is_needless):
         return []
-    siblings = payment.order.payments.filter(status__in=OPEN_PAYMENT_STATUSES).order_by("-id")
+    may_be_open = Q(status__in=OPEN_PAYMENT_STATUSES) | Q(page_closed_at__isnull=False)
+    siblings = payment.order.payments.filter(may_be_open).order_by("-id")
     return owner.needless_pages(siblings, stand.order, takes_money=stand.may_pay)
 
 

@@ -16,7 +16,6 @@ from tillgate import hooks
 from tillgate.django import words
 from tillgate.django.accounts import dialect_of
 from tillgate.django.masking import Mask
-from tillgate.django.methods import with_last_digits
 from tillgate.django.models import Payment
 from tillgate.django.pages import owner
 from tillgate.lifecycle import PaymentStatus
@@ -125,11 +124,7 @@ def summary_of(
 
 def paid_with(payment: Payment) -> str:
     """Return what paid a payment, such as "Visa ending 4242", or the chosen method."""
-    used = payment.known.paid_with
-    if used is None:
-        return words.method_name(payment.method)
-    name = words.brand_name(used.brand) if used.brand else words.method_name(used.method)
-    return with_last_digits(name, used.last4) if used.last4 else name
+    return words.paid_with(payment.method, payment.known.paid_with)
 
 
 def page_state(payment: Payment) -> str:

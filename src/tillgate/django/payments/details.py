@@ -45,7 +45,8 @@ def note_details(payment: Payment, answer: Answer) -> None:
     details = PaymentDetails.of(found).as_json()
     if details == payment.details:
         return
-    Payment.objects.filter(pk=payment.pk).update(details=details)
+    last4 = found.paid_with.last4[:4] if found.paid_with else ""
+    Payment.objects.filter(pk=payment.pk).update(details=details, last4=last4)
     known = payment.details.get("numbers", ())
     payment.details = details
     new = [PaymentNumber(payment=payment, number=one) for one in found.numbers if one not in known]

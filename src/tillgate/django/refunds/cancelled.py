@@ -40,9 +40,10 @@ def keep_money(order_id: int, *, staff: str, note: str) -> None:
 
 
 def _paid_by(order: Order) -> Payment | None:
-    payment = Payment.objects.select_for_update().filter(pk=order.paid_by_id).first()
-    if payment is not None:
-        payment.order = order
+    if order.paid_by_id is None:
+        return None
+    payment = Payment.objects.select_for_update().get(pk=order.paid_by_id)
+    payment.order = order
     return payment
 
 

@@ -150,6 +150,7 @@ def _erase(order: Order, actor: str) -> bool:
         payment_url="",
         last_notification="",
         details={},
+        last4="",
     )
     refunds = Refund.objects.filter(payment__order=order)
     texts += refunds.exclude(reason__in=(*_CODED_REASONS, "")).update(reason="")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 from tillgate.django.models import Payment
-from tillgate.django.payments import starting
 from tillgate.testing.conformance.judging import (
     at_payment_page,
     expect_paid_once,
@@ -95,16 +94,11 @@ class Slow:
         staff review the second payment.
         """
         order, voucher = at_payment_page(world)
+        other = world.pay_page(order, world.gateway.other_method)
         until = world.time.now() + timedelta(days=2)
         _finish(world, voucher, NextStep(url=_VOUCHER, until=until))
-        world.come_back(voucher)
         world.shopper_pays(voucher)
-        other = starting.start_payment(
-            world.shop.plugin,
-            order,
-            method=world.gateway.other_method,
-            despite=[voucher.reference],
-        ).payment
+        world.come_back(voucher)
         world.shopper_pays(other)
         world.gateway_notification(other)
         expect_paid_once(world, order)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
+
+from pydantic import SecretStr
 
 from tillgate import hooks, new_reference
 from tillgate.account import Account
@@ -26,6 +30,10 @@ from tillgate.wire.methods import Method
 TOTALS: Final = {0: Decimal(1250), 2: Decimal("12.50"), 3: Decimal("1.234")}
 """The amount of each scenario, by the decimals of its currency."""
 _PARTS: Final = {0: Decimal(500), 2: Decimal("5.05"), 3: Decimal("0.501")}
+WRONG_SECRET: Final = "wrong_3m8q6v1x9z4c"  # noqa: S105  # nobody's
+PATIENCE_SECONDS: Final = 0.5
+SLOW_SECONDS: Final = 4.0
+_MARGIN_SECONDS: Final = 2.0
 CANCELLED: Final = frozenset({TransactionStatus.FAILED, TransactionStatus.CLOSED})
 
 
@@ -116,6 +124,16 @@ class Payment:
         )
 
 
+@contextmanager
+def in_time(what: str) -> Iterator[None]:
+    """Fail if a call takes longer than its deadline."""
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < PATIENCE_SECONDS + _MARGIN_SECONDS, (
+        f"the {what} took longer than its deadline"
+    )
+
+
 def request_for(account: Account, currency: str | None = None) -> PaymentRequest:
     """Return a request for a payment of an account, by a payment method that takes its currency and
     amount.
@@ -153,6 +171,17 @@ def any_account(gateway: GatewayDriver) -> Account:
     account = gateway.account()
     assert account is not None, "the driver has no account"
     return account
+
+
+def stranger_of(account: Account) -> Account:
+    """Return an account at the same gateway with secrets that are nobody's."""
+    options = {
+        name: WRONG_SECRET if isinstance(value, SecretStr) else value
+        for name, value in account.options.items()
+    }
+    return account.model_copy(
+        update={"token": WRONG_SECRET, **({"options": options} if options else {})},
+    )
 
 
 def start(

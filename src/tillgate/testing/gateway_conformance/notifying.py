@@ -5,11 +5,11 @@ token.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from functools import partial
+from dataclasses import dataclass, field, replace
 from io import StringIO
-from typing import Final
+from typing import Any
 
 import pytest
 
@@ -22,6 +22,7 @@ from tillgate.errors import (
     TillgateError,
 )
 from tillgate.testing.gateway_conformance.judging import (
+    WRONG_SECRET,
     Headers,
     Payment,
     any_account,
@@ -29,14 +30,12 @@ from tillgate.testing.gateway_conformance.judging import (
     paid,
     request_for,
     start,
+    stranger_of,
 )
 from tillgate.testing.gateway_conformance.spoiling import PROVE_NOTHING
 from tillgate.testing.gateway_driver import GatewayDriver
 from tillgate.testing.leaks import everything_logged, holds_secret
 from tillgate.wire.dialects import TransactionStatus
-from tillgate.wire.messages import Transaction
-
-_WRONG_TOKEN: Final = "wrong_3m8q6v1x9z4c"  # noqa: S105  # nobody's
 
 
 class Notifying:
@@ -129,7 +128,7 @@ class Notifying:
         with everything_logged() as lines, redirect_stdout(written), redirect_stderr(written):
             lines += [repr(any_account(gateway)), *_much_happens(gateway)]
         lines += written.getvalue().splitlines()
-        secrets = gateway.secrets() | {_WRONG_TOKEN}
+        secrets = gateway.secrets() | {WRONG_SECRET}
         leaks = [line for line in lines if holds_secret(line, secrets)]
         for secret in secrets:
             leaks = [line.replace(secret, "***") for line in leaks]
@@ -156,53 +155,62 @@ def _is_about(payment: Payment, hint: hooks.Hint) -> bool:
     )
 
 
+def _headers_of(error: BaseException | None) -> Iterator[str]:
+    """Yield the headers of requests that an error, or a cause of it, holds: error reports read
+    them.
+    """
+    while error is not None:
+        for held_by_it in vars(error).values():
+            headers = getattr(held_by_it, "headers", None)
+            if isinstance(headers, Mapping):
+                yield repr(dict(headers))
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+@dataclass
+class _Ear:
+    """Collects what answers, pages and errors say."""
+
+    texts: list[str] = field(default_factory=list)
+
+    def note(self, call: Callable[..., object], *arguments: Any, **more: Any) -> None:
+        """Make a call, and keep its answer or its error as text."""
+        try:
+            answer = call(*arguments, **more)
+        except TillgateError as error:
+            self.texts += [repr(error), str(error), *traceback.format_exception(error)]
+            self.texts += _headers_of(error)
+        else:
+            step = getattr(answer, "next_step", None)
+            pages = (getattr(answer, "dashboard_url", ""), getattr(step, "url", ""))
+            self.texts += map(repr, (answer, *pages))
+
+
 def _much_happens(gateway: GatewayDriver) -> list[str]:
     """Do everything once that sends the token or fails, and return every answer, page and error as
     text.
     """
-    payment, nobody = paid(gateway), gateway.unreachable()
+    payment, ear = paid(gateway), _Ear()
     account, request = payment.account, payment.refund_request(payment.part)
-    stranger = account.model_copy(update={"token": _WRONG_TOKEN})
-    texts = [
-        repr(payment.created),
-        payment.created.payment_url,
-        repr(payment.request),
-        repr(request),
-        repr(hooks.payment_methods(account)),
-    ]
-
-    def note(call: Callable[[], object]) -> None:
-        try:
-            answer = call()
-        except TillgateError as error:
-            texts.extend((repr(error), str(error), *traceback.format_exception(error)))
-        else:
-            step = getattr(answer, "next_step", None)
-            pages = (getattr(answer, "dashboard_url", ""), getattr(step, "url", ""))
-            texts.extend(map(repr, (answer, *pages)))
-
-    def query(asked: Account) -> Transaction:
-        number = payment.created.transaction_no
-        return hooks.query(asked, request.reference, transaction_no=number, attempts=1)
-
-    note(partial(query, account))
-    note(partial(query, nobody))
-    note(partial(query, stranger))
-    note(lambda: hooks.query(account, request_for(account).reference))
-    for asked in (nobody, stranger):
-        note(partial(hooks.pay, asked, request_for(asked)))
-        note(partial(hooks.refund, asked, payment.refund_request(payment.part, "of-nobody")))
-    note(lambda: hooks.refund(account, payment.refund_request(payment.total + payment.part)))
+    ear.texts += [payment.created.payment_url, repr(request), repr(payment.request)]
+    ear.texts += [repr(payment.created), repr(hooks.payment_methods(account))]
+    for asked in (account, gateway.unreachable(), stranger_of(account)):
+        ear.note(replace(payment, account=asked).asked)
+        ear.note(hooks.pay, asked, request_for(asked))
+        if asked is not account:
+            ear.note(hooks.refund, asked, payment.refund_request(payment.part, "of-nobody"))
+    ear.note(hooks.query, account, request_for(account).reference)
+    ear.note(hooks.refund, account, payment.refund_request(payment.total + payment.part))
     for fault in ("lost_response", *PROVE_NOTHING):
         with suppress(NotImplementedError):
             gateway.fault(fault, "pay")
-            note(lambda: hooks.pay(account, request_for(account)))
+            ear.note(hooks.pay, account, request_for(account))
             gateway.fault(fault, "query")
-            note(partial(query, account))
+            ear.note(payment.asked)
             gateway.clear_faults()
     with suppress(NotImplementedError):
         gateway.lose_answer("refund")
-    note(lambda: hooks.refund(account, request))
-    note(lambda: hooks.query_refund(account, request))
-    note(lambda: hooks.read_notification(account, {}, b"{}"))
-    return texts
+    ear.note(hooks.refund, account, request)
+    ear.note(hooks.query_refund, account, request)
+    ear.note(hooks.read_notification, account, {}, b"{}")
+    return ear.texts

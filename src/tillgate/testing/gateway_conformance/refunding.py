@@ -21,8 +21,11 @@ from tillgate.errors import (
 )
 from tillgate.money import decimals_of
 from tillgate.testing.gateway_conformance.judging import (
+    PATIENCE_SECONDS,
+    SLOW_SECONDS,
     Payment,
     expect_paid,
+    in_time,
     paid,
     refunded,
     settled,
@@ -101,6 +104,17 @@ class Refunding:
         assert found is None or found.outcome is RefundOutcome.SUCCEEDED, (
             f"the refund succeeded, and the query says {found}"
         )
+        payment.expect_refunds(payment.part)
+
+    def test_slow_refund(self, gateway: GatewayDriver) -> None:
+        """A refund that the gateway answers too late ends in the account's time, and its outcome is
+        unknown.
+        """
+        payment = paid(gateway)
+        hasty = payment.account.model_copy(update={"deadline_seconds": PATIENCE_SECONDS})
+        gateway.answer_slowly("refund", SLOW_SECONDS)
+        with in_time("refund"), pytest.raises(OutcomeUnknown):
+            hooks.refund(hasty, payment.refund_request(payment.part))
         payment.expect_refunds(payment.part)
 
     def test_lost_refund_that_was_not_done(self, gateway: GatewayDriver) -> None:

@@ -17,7 +17,7 @@ from tillgate import Money, TillgateError, shop
 from tillgate_oscar import mail
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.dashboard.refunding import KEY, detail_of, marks, remember, remembered
-from tillgate_oscar.orders import paid_by, state_of
+from tillgate_oscar.orders import paid_by, state_of, statuses_of_unpaid
 from tillgate_oscar.payments import hold_released, locked
 from tillgate_oscar.refunds import MAY_REFUND, Extras, refund_event_type
 from tillgate_oscar.stock import restock, restockable
@@ -39,8 +39,14 @@ class _Choice:
 
 
 def needs_choice(order: Any, new_status: str) -> bool:
-    """Tell whether a new status cancels an order whose money is here: staff are asked first."""
-    return new_status == get_settings().cancelled_status and paid_by(state_of(order)) is not None
+    """Tell whether a new status cancels an order whose money is here: staff are asked first. An
+    order that other code has made wait is refused by the handler.
+    """
+    return (
+        new_status == get_settings().cancelled_status
+        and order.status not in statuses_of_unpaid(order)
+        and paid_by(state_of(order)) is not None
+    )
 
 
 def show_cancellation(view: Any, request: HttpRequest, order: Any) -> HttpResponse:

@@ -70,5 +70,5 @@ def _make(request: HttpRequest, order: Any, ours: shop.OrderState, text: str) ->
     if request.POST.get("send"):
         if not order.email:
             return gettext("the order has no mail address")
-        mail.send_link(order.number)
+        mail.send_link(ours)
     return ""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.template.loader import select_template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -19,6 +20,7 @@ from oscar.core.loading import get_model
 from tillgate import Money, shop
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.dashboard.cancelling import cancel_paid, needs_choice, show_cancellation
+from tillgate_oscar.dashboard.finding import IN_DOUBT, filters_of, narrowed, text_of
 from tillgate_oscar.dashboard.linking import link_of, make_link
 from tillgate_oscar.dashboard.refunding import (
     Wish,
@@ -56,7 +58,33 @@ class MarkedStatus(str):
 
 
 class OrderListMixin:
-    """Marks refunded orders in the list, on the page and in its file, so that nobody ships them."""
+    """Marks refunded orders in the list, on the page and in its file, so that nobody ships
+    them; finds orders by one box.
+    """
+
+    request: HttpRequest
+
+    def get_queryset(self) -> Any:
+        """Keep the orders that the search box and the filter leave."""
+        # a mixin of Oscar's view
+        return narrowed(self.request, super().get_queryset())  # type: ignore[misc]
+
+    def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
+        """Open the only order that a search finds."""
+        if text_of(request) and "response_format" not in request.GET:
+            found = self.get_queryset().order_by()[:2]
+            numbers = list(found.values_list("number", flat=True))
+            if len(numbers) == 1:
+                return redirect("dashboard:order-detail", number=numbers[0])
+        # a mixin of Oscar's view
+        response: HttpResponse = super().get(request, *arguments, **options)  # type: ignore[misc]
+        return response
+
+    def get_search_filter_descriptions(self) -> list[str]:
+        """Add the words of our search and filter."""
+        # a mixin of Oscar's view
+        said: list[str] = super().get_search_filter_descriptions()  # type: ignore[misc]
+        return [*said, *filters_of(self.request)]
 
     def get_context_data(self, **options: Any) -> dict[str, Any]:
         """Add a badge to the status of each refunded order."""
@@ -65,6 +93,8 @@ class OrderListMixin:
         for order, mark in _marked(context["orders"]):
             order.status = MarkedStatus(order.status)
             order.status.mark = mark
+        context["tillgate_find"] = text_of(self.request)
+        context["tillgate_in_doubt"] = bool(self.request.GET.get(IN_DOUBT))
         return {**context, "list_page": select_template(super().get_template_names())}  # type: ignore[misc]
 
     def get_template_names(self) -> list[str]:
@@ -147,7 +177,7 @@ class OrderDetailMixin:
             "tillgate_refunded": refunded_of(self.object, ours),
             "tillgate_doubts": doubts_of([self.object], [ours]).get(ours.key, []),
             "tillgate_refund_type": refund_event_type(),
-            **(marks(ours.paid_by) if ours.paid_by else {}),
+            **marks(ours.paid_by),
         }
 
     def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:

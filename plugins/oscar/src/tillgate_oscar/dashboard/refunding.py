@@ -48,12 +48,13 @@ class Wish:
     extras: Extras
 
 
-def marks(payment: shop.PaymentState) -> dict[str, Any]:
+def marks(payment: shop.PaymentState | None) -> dict[str, Any]:
     """Return what a form carries so that no press refunds twice."""
+    refunds = payment.refunds if payment else ()
     return {
-        "tillgate_just_refunded": shop.just_refunded(payment),
+        "tillgate_just_refunded": shop.just_refunded(payment) if payment else "",
         "tillgate_idempotency_key": secrets.token_urlsafe(12),
-        "tillgate_seen": payment.refunds[-1].id if payment.refunds else "",
+        "tillgate_seen": refunds[-1].id if refunds else "",
     }
 
 
@@ -297,4 +298,4 @@ def _read_quantity(request: HttpRequest, line: Any, left: int) -> int:
 def _carried(request: HttpRequest) -> list[tuple[str, str]]:
     """Return the fields of the form that its confirmation sends again."""
     names = ("quantity_", "restock_", "shipping", "amount", "reason", "tell")
-    return [(name, value) for name, value in request.POST.items() if name.startswith(names)]
+    return [(name, str(value)) for name, value in request.POST.items() if name.startswith(names)]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext
 
-from tillgate import TillgateError, shop
+from tillgate import Money, TillgateError, shop
 from tillgate.shop import OpenReview, ReviewAction
 from tillgate_oscar.conf import PLUGIN
 from tillgate_oscar.dashboard.refunding import KEY
@@ -62,14 +64,24 @@ def _card(request: HttpRequest, review: OpenReview, ours: shop.OrderState) -> Ca
         review=review,
         admin_url=shop.admin_url(request, "review", review.id),
         actions=[
-            (one, review.label(one), review.explanation(one), one is review.recommended)
+            (
+                one,
+                review.label(one),
+                # it speaks of a page of the admin; here the amount and a tick stand beside it
+                "" if one is ReviewAction.REFUND else review.explanation(one),
+                one is review.recommended,
+            )
             for one in may
         ],
-        refundable=shop.typed_text(payment.refundable_amount, payment.currency)
-        if payment and ReviewAction.REFUND in may
-        else "",
+        refundable=_typed(payment) if payment and ReviewAction.REFUND in may else "",
         key=secrets.token_urlsafe(12),
     )
+
+
+def _typed(payment: shop.PaymentState) -> str:
+    """Return the money that is left as staff would type it."""
+    left = Money(payment.refundable_amount, payment.currency)
+    return str(shop.RefundForm(left, initial={"amount": left.amount})["amount"].value())
 
 
 def resolve(view: Any, request: HttpRequest, order: Any) -> HttpResponse:
@@ -94,12 +106,21 @@ def resolve(view: Any, request: HttpRequest, order: Any) -> HttpResponse:
     if action in _REFUNDING and not given.get("meant"):
         messages.error(request, gettext("Nothing was done: tick that you mean the refund."))
         return response
+    # with ATOMIC_REQUESTS after the request's transaction: an action may ask the gateway
+    transaction.on_commit(
+        partial(_resolve_now, request, order, review, action),
+        using=shop.database(),
+    )
+    return response
+
+
+def _resolve_now(request: HttpRequest, order: Any, review: OpenReview, action: str) -> None:
     try:
         done = _take(request, order, review, action)
     except TillgateError as error:
         said = getattr(error, "for_staff", str(error)).rstrip(".")
         messages.error(request, gettext("Nothing was done: %(detail)s.") % {"detail": said})
-        return response
+        return
     said = (
         gettext("Resolved: %(message)s.")
         if done.resolved
@@ -107,7 +128,6 @@ def resolve(view: Any, request: HttpRequest, order: Any) -> HttpResponse:
     )
     level = messages.SUCCESS if done.resolved else messages.WARNING
     messages.add_message(request, level, said % {"message": done.message.rstrip(".")})
-    return response
 
 
 def _take(

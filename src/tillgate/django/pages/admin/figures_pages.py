@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from django import forms
+from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
@@ -20,12 +21,11 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.functional import Promise
 from django.utils.http import urlencode
-from django.utils.translation import gettext
+from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 
 from tillgate import money
 from tillgate.django import dates, words
-from tillgate.django.accounting import exports
 from tillgate.django.accounting.figures import (
     Figure,
     Kind,
@@ -44,6 +44,7 @@ from tillgate.django.accounting.settlement import (
     check_settlement,
     read_file,
 )
+from tillgate.django.accounting.sheets import Sheet
 from tillgate.django.amounts import money_text
 from tillgate.django.models import NOTHING, Payment
 from tillgate.django.pages.admin.base import ReadOnlyAdmin
@@ -228,14 +229,16 @@ class FiguresAdmin(ReadOnlyAdmin[Payment]):
         if form.is_valid():
             since, until, tests = (form.cleaned_data[name] for name in ("since", "until", "tests"))
             if "csv" in request.GET:
-                return _download(request.GET["csv"], since, until, tests=tests)
+                style = request.GET.get("style", "")
+                return _download(request.GET["csv"], since, until, style, tests=tests)
             found = figures(since, until, sandbox=tests)
             context |= {
                 "parts": [
                     _part(currency, found, since, until)
                     for currency in sorted({one.currency for one in found})
                 ],
-                "csv_url": f"{_query(since, until, tests=tests)}&csv=",
+                "since": since,
+                "until": until,
                 "tests": tests,
             }
         context["shortcuts"] = [
@@ -330,18 +333,26 @@ def _shortcuts(today: date) -> Iterator[tuple[str, date, date]]:
     yield gettext("This year"), today.replace(month=1, day=1), today
 
 
-def _download(chosen: str, since: date, until: date, *, tests: bool) -> StreamingHttpResponse:
+def _download(
+    chosen: str,
+    since: date,
+    until: date,
+    style: str,
+    *,
+    tests: bool,
+) -> StreamingHttpResponse:
     start, end = dates.start_of(since), dates.start_of(until + timedelta(days=1))
+    sheet = Sheet(get_language() or settings.LANGUAGE_CODE, style)
     if chosen == "payments":
-        rows = exports.payment_rows(payments_between(start, end).filter(sandbox=tests))
+        lines = sheet.payments(payments_between(start, end).filter(sandbox=tests))
     elif chosen == "refunds":
-        rows = exports.refund_rows(refunds_between(start, end).filter(payment__sandbox=tests))
+        lines = sheet.refunds(refunds_between(start, end).filter(payment__sandbox=tests))
     else:
-        chosen, rows = "figures", exports.figure_rows(figures(since, until, sandbox=tests))
+        chosen, lines = "figures", sheet.figures(figures(since, until, sandbox=tests))
 
     def content() -> Iterator[str]:
         yield "\ufeff"  # by this mark spreadsheets know UTF-8
-        yield from exports.csv_lines(rows)
+        yield from lines
 
     name = f"{chosen}-{since}-{until}.csv"
     disposition = {"Content-Disposition": f'attachment; filename="{name}"'}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 from django.utils.html import format_html
@@ -15,8 +15,9 @@ from django.utils.translation import gettext_lazy as _
 from tillgate.django import words
 from tillgate.django.masking import Mask
 from tillgate.django.models import Order, Payment, Refund
-from tillgate.django.pages.admin.base import ReadOnlyAdmin
+from tillgate.django.pages.admin.base import NewestFilter, ReadOnlyAdmin
 from tillgate.django.pages.clerks import clerk_lines
+from tillgate.django.pages.searching import Found
 from tillgate.django.pages.showing import badge, newest, timeline_of
 
 _PAID = words.Word(_("paid"), "check", "good")
@@ -24,14 +25,18 @@ _CLOSED = words.Word(_("closed by the shop"), "lock")
 _UNPAID = words.Word(_("not paid"), "clock", "wait")
 
 
+class _PluginFilter(NewestFilter):
+    title = _("plugin")
+    parameter_name = "plugin"
+
+
 @admin.register(Order)
 class OrderAdmin(ReadOnlyAdmin[Order]):
     """Orders, the newest first."""
 
     list_display = ("key", "plugin", "shown_state", "shown_payments", "shown_paid_by", "created_at")
-    list_filter = ("plugin", "created_at")
+    list_filter = (_PluginFilter, "created_at")
     search_fields = ("key",)
-    search_help_text = _("The shop's key of an order, whole")
     ordering = ("-id",)
     sortable_by = ("created_at",)
     page_template = "tillgate/admin/order.html"
@@ -44,15 +49,9 @@ class OrderAdmin(ReadOnlyAdmin[Order]):
         counted = Coalesce(Subquery(of_order.annotate(number=Count("pk")).values("number")), 0)
         return orders.select_related("paid_by").annotate(payment_count=counted)
 
-    def get_search_results(
-        self,
-        request: HttpRequest,
-        queryset: QuerySet[Order],
-        search_term: str,
-    ) -> tuple[QuerySet[Order], bool]:
-        """Search for a whole key."""
-        term = search_term.strip()
-        return queryset.filter(key=term) if term else queryset, False
+    def condition_of(self, found: Found) -> Q:
+        """Return the condition for the orders of a search."""
+        return found.of_orders
 
     @admin.display(description=_("state"))
     def shown_state(self, order: Order) -> SafeString:

@@ -22,9 +22,10 @@ from tillgate.django import actions, words
 from tillgate.django.amounts import money_text, read_typed, typed_text
 from tillgate.django.masking import Mask
 from tillgate.django.models import Refund, Review, TimelineEntry
-from tillgate.django.pages.admin.base import ReadOnlyAdmin, ValueFilter, need
+from tillgate.django.pages.admin.base import NewestFilter, ReadOnlyAdmin, need
 from tillgate.django.pages.admin.health_page import health_url
 from tillgate.django.pages.clerks import clerk_lines
+from tillgate.django.pages.searching import Found
 from tillgate.django.pages.showing import MAY_RESOLVE, needed_for, row_id, staff_of, timeline_of
 from tillgate.django.pages.summaries import PaymentSummary, summary_of
 from tillgate.django.review_text import (
@@ -106,13 +107,17 @@ class _ResolvedFilter(admin.SimpleListFilter):
         return queryset.filter(resolved_at__isnull=self.value() != "resolved")
 
 
-class _ReasonFilter(ValueFilter):
+class _ReasonFilter(NewestFilter):
     title = _("reason")
     parameter_name = "reason"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        met = Review.objects.order_by("reason").values_list("reason", flat=True).distinct()
-        return [(stored, words.reason(stored)) for stored in met]
+    def label(self, value: str) -> str:
+        return words.reason(value)
+
+
+class _AccountFilter(NewestFilter):
+    title = _("account")
+    parameter_name = "account"
 
 
 @admin.register(Review)
@@ -120,9 +125,8 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
     """Reviews, the oldest first, since it has waited longest."""
 
     list_display = ("message",)
-    list_filter = (_ResolvedFilter, _ReasonFilter, ("account", admin.AllValuesFieldListFilter))
-    search_fields = ("payment__reference", "order__key")
-    search_help_text = _("A whole reference, or the shop's key of an order")
+    list_filter = (_ResolvedFilter, _ReasonFilter, _AccountFilter)
+    search_fields = ("payment__reference",)
     ordering = ("id",)
     list_per_page = 25
     change_list_template = "tillgate/admin/review_list.html"
@@ -138,17 +142,9 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
             "outbox_event",
         ).prefetch_related("payment__numbers")
 
-    def get_search_results(
-        self,
-        request: HttpRequest,
-        queryset: QuerySet[Review],
-        search_term: str,
-    ) -> tuple[QuerySet[Review], bool]:
-        """Search indexed columns only."""
-        term = search_term.strip()
-        return queryset.filter(
-            Q(payment__reference=term.upper()) | Q(order__key=term),
-        ) if term else queryset, False
+    def condition_of(self, found: Found) -> Q:
+        """Return the condition for the reviews of a search."""
+        return found.of_reviews
 
     def changelist_view(
         self,

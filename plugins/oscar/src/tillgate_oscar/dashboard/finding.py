@@ -1,0 +1,65 @@
+"""The search box of the dashboard's list of orders, and its filter for money in doubt."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Final
+
+from django.conf import settings as project
+from django.db.models import Q
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from tillgate import TillgateError, shop
+from tillgate_oscar.conf import PLUGIN, get_settings
+from tillgate_oscar.orders import search
+
+SEARCH: Final = "find"
+IN_DOUBT: Final = "in_doubt"
+_LONGEST: Final = 255
+"""The longest text of any column that is searched."""
+_MOST: Final = 200
+
+
+def text_of(request: HttpRequest) -> str:
+    """Return what staff typed into the search box, or an empty text."""
+    return request.GET.get(SEARCH, "").replace("\0", "").strip()
+
+
+def narrowed(request: HttpRequest, orders: Any) -> Any:
+    """Return those of some orders that the search and the filter of a request leave."""
+    if text := text_of(request):
+        orders = (
+            orders.filter(_meant(request, text)).distinct()
+            if len(text) <= _LONGEST
+            else orders.none()
+        )
+    if request.GET.get(IN_DOUBT):
+        settings = get_settings()
+        over = (settings.cancelled_status, settings.refunded_status)
+        orders = orders.filter(number__in=shop.orders_in_doubt(PLUGIN)).exclude(
+            status__in=[status for status in over if status],
+        )
+    return orders
+
+
+def _meant(request: HttpRequest, text: str) -> Q:
+    """Return the condition that an order is meant by a text: its number, the shopper, the total, or
+    its payments for staff who may see payments.
+    """
+    meant = Q(number__in=search(text.removeprefix("#").strip(), _MOST))
+    if request.user.has_perm("tillgate.view_payment"):
+        meant |= Q(number__in=shop.find_orders(PLUGIN, text))
+    with contextlib.suppress(TillgateError):  # it is no amount
+        meant |= Q(total_incl_tax=shop.read_typed(text, project.OSCAR_DEFAULT_CURRENCY))
+    return meant
+
+
+def filters_of(request: HttpRequest) -> list[str]:
+    """Return the words of the search and the filter, for the list's own line of filters."""
+    said = []
+    if text := text_of(request):
+        said.append(_("Found by “%(text)s”") % {"text": text[:60]})
+    if request.GET.get(IN_DOUBT):
+        said.append(_("Money in doubt"))
+    return said
