@@ -416,7 +416,7 @@ def test_every_dialect_field_is_explained() -> None:
 
 
 def test_every_field_of_a_profile_is_explained() -> None:
-    explained = rows(section(read("docs/reference/profile.md"), "Profile fields"))
+    explained = rows(section(read("src/tillgate/gateways/README.md"), "Profile fields"))
     fields = {item.name: _shown(item.default) for item in dataclasses.fields(GatewayProfile)}
     assert {name: cells[0] for name, cells in explained.items()} == fields
 

@@ -35,6 +35,7 @@ ELSEWHERE: Final = {
     "SECURITY.md": "security.md",
     "SUPPORT.md": "support.md",
     "proving/reliability.md": "reliability.md",
+    "src/tillgate/gateways/README.md": "reference/profile.md",
     "src/tillgate/lifecycle/README.md": "reference/judging.md",
     "src/tillgate/sandbox/README.md": "reference/sandbox.md",
     "src/tillgate/testing/README.md": "reference/testing.md",
