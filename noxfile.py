@@ -378,7 +378,7 @@ def release(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure, and write docs/performance.md; dj-stripe, a peer, has this session's environment."""
+    """Measure, and write the page performance; dj-stripe, a peer, is in this environment."""
     install(
         session,
         "dj-stripe",

@@ -1,7 +1,7 @@
 """Runs a long proof by its name: `python -m proving simulate --seed 7`. `--help` after a name lists
 its options.
 
-`python -m proving all` runs them one after the other, for hours, and writes docs/reliability.md.
+`python -m proving all` runs them one after the other, for hours, and writes proving/reliability.md.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
     if name in ("-h", "--help") or name not in (*PROOFS, "all"):
         known = [
             *PROOFS.items(),
-            ("all", Proof("run all of them for hours, and write docs/reliability.md", "")),
+            ("all", Proof("run all of them for hours, and write proving/reliability.md", "")),
         ]
         lines = "\n".join(f"  {key:<12} {proof.about}" for key, proof in known)
         sys.stderr.write(f"{__doc__}\n{lines}\n")

@@ -121,7 +121,7 @@ That a process is killed is not a power cut: what a database has been told to co
 
 
 def section(results: Results, packages: Iterable[str]) -> str:
-    """Return what docs/reliability.md has of these results."""
+    """Return what proving/reliability.md has of these results."""
     return _SECTION.format(
         packages=" and ".join(f"`{name}`" for name in packages),
         every=EVERY,

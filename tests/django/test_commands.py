@@ -431,7 +431,6 @@ def test_all_kinds_of_difference_are_explained() -> None:
         "refund-contradicted",
         "refund-returned",
         "refund-late",
-        "refund-returned",
         "cancelled-held",
         "duplicate-transaction-no",
     }

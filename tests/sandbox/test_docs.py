@@ -18,7 +18,7 @@ from tillgate.sandbox.contract import PATHS
 from tillgate.sandbox.control_api import routes as control_routes
 from tillgate.sandbox.pages import routes as page_routes
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "sandbox.md").read_text()
+PAGE = (Path(__file__).parents[2] / "src" / "tillgate" / "sandbox" / "README.md").read_text()
 
 
 def table(heading: str) -> list[list[str]]:

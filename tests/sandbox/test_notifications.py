@@ -376,7 +376,7 @@ def test_the_list_of_macros_is_data() -> None:
 
 
 def test_every_reference_macro_can_be_replaced() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "sandbox.md").read_text()
+    page = (Path(__file__).parents[2] / "src" / "tillgate" / "sandbox" / "README.md").read_text()
     names = [
         *Options().macros,
         *re.findall(r"`(\w+)`", page.split("Also known: ")[1].splitlines()[0]),

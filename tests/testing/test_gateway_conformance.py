@@ -454,7 +454,7 @@ def test_plugin_not_installed_is_named(project: pytest.Pytester) -> None:
 
 
 def _rows(heading: str) -> dict[str, str]:
-    page = (ROOT / "docs/reference/testing.md").read_text("utf-8")
+    page = (ROOT / "src/tillgate/testing/README.md").read_text("utf-8")
     part = re.split(r"^#+ ", page.partition(f"# {heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
     lines = [
         line.removeprefix("- `").split("`", 1)
@@ -465,9 +465,9 @@ def _rows(heading: str) -> dict[str, str]:
 
 
 def test_documentation_matches_scenarios_and_acts() -> None:
-    page = (ROOT / "docs/reference/testing.md").read_text("utf-8")
+    page = (ROOT / "src/tillgate/testing/README.md").read_text("utf-8")
     (report,) = re.findall(r"\]\(([^)]+)\)", page.partition("### Scenarios of gateways\n")[2])
-    table = (ROOT / "docs/reference" / report).read_text("utf-8")
+    table = (ROOT / "src/tillgate/testing" / report).read_text("utf-8")
     assert dict(re.findall(r"^\| (\w+) \| (.+?\.) \| ", table, re.MULTILINE)) == SCENARIOS
     assert all(message.endswith(".") and "|" not in message for message in SCENARIOS.values())
     assert set(_rows("GatewayDriver")) == {

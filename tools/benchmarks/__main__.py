@@ -24,12 +24,12 @@ BENCHMARKS: Final = (
 )
 """The modules of this package that measure, in the order of the page."""
 
-_PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+_PAGE = Path(__file__).with_name("performance.md")
 
 
 def main() -> None:
-    """Run the benchmarks named, or all, and write docs/performance.md after a whole run or the page
-    asked for; else print it.
+    """Run the benchmarks named, or all. After a whole run write tools/benchmarks/performance.md,
+    or the page asked for; else print it.
     """
     parser = argparse.ArgumentParser(prog="python -m tools.benchmarks", description=__doc__)
     parser.add_argument(
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument(
         "--page",
         type=Path,
-        help="write here; a whole run writes docs/performance.md, any other prints",
+        help="write here; a whole run writes tools/benchmarks/performance.md, any other prints",
     )
     parser.add_argument(
         "--seed",

@@ -27,7 +27,7 @@ __all__ = ["Report", "Suite", "pages", "read_report", "read_reports", "run", "su
 
 COMMAND: Final = "nox -s conformance"
 REPORTS: Final = ROOT / "docs" / "reference" / "conformance"
-PAGE: Final = REPORTS.with_suffix(".md")
+PAGE: Final = Path(__file__).with_suffix(".md")
 _SMALLEST: Final = "smallest-shop"
 GATEWAY: Final = "gateway"
 """The built-in adapter, whose name is that of its plugin."""

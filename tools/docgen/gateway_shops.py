@@ -36,7 +36,7 @@ class Gateway:
     @property
     def page(self) -> Path:
         """Return the page that has the table."""
-        return ROOT / "docs" / "services" / f"{self.plugin}.md"
+        return self.folder / "shops.md"
 
     @property
     def folder(self) -> Path:

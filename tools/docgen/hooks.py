@@ -1,4 +1,6 @@
-"""The reference of the hooks, from the signatures and docstrings of `tillgate.hooks.hookspecs`."""
+"""The reference of the hooks: a line for each, from its parameters and what opens its docstring in
+`tillgate.hooks.hookspecs`. The site's page of every public name has the whole docstrings.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Final
 
 from tillgate import errors
 from tillgate.hooks import hookspecs, values
-from tools.docgen.parts import ROOT, entry, replaced
+from tools.docgen.parts import ROOT, first_sentence, linked, replaced
 
 __all__ = ["pages"]
 
@@ -34,16 +36,23 @@ def pages() -> dict[Path, str]:
 def _lines() -> Iterator[str]:
     for line in inspect.getsource(hookspecs).splitlines():
         if side := _SIDE.match(line):
-            yield from (f"## {side[1]}", "")
+            yield from ("", f"## {side[1]}", "")
         elif hook := _HOOK.match(line):
-            yield from _entry(hook[1])
+            yield _entry(hook[1])
 
 
-def _entry(name: str) -> Iterator[str]:
+def _entry(name: str) -> str:
     hook = getattr(hookspecs, name)
-    signature = str(inspect.signature(hook)).replace("'", "")
     targets = {name: f"errors.md#{name.lower()}" for name in errors.__all__}
     targets |= {name: f"#{name.lower()}" for name in values.__all__}
     targets |= {f"Gateway.{name}": "gateway.md" for name in ("pay", "query", "refund")}
     targets |= {"ORDER_UNPAID_AFTER_MINUTES": "settings.md"}
-    return entry(name, f"{name}{signature}", inspect.getdoc(hook) or "", targets)
+    parameters = ", ".join(inspect.signature(hook).parameters)
+    return linked(f"- `{name}({parameters})`: {_opening(inspect.getdoc(hook) or '')}", targets)
+
+
+def _opening(docstring: str) -> str:
+    """Return the first paragraph and, of the second, the first sentence: when the hook is called."""
+    first, *others = docstring.split("\n\n")
+    called = [re.split(r"[:;] ", first_sentence(other), maxsplit=1)[0] for other in others[:1]]
+    return " ".join([" ".join(first.split()), *(f"{one.rstrip('.')}." for one in called)])

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ROOT", "entry", "is_written", "linked", "replaced", "write"]
+__all__ = ["ROOT", "first_sentence", "is_written", "linked", "replaced", "write"]
 
 ROOT: Final = Path(__file__).parents[2]
 
 
-def entry(name: str, signature: str, docstring: str, targets: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines of an entry of a reference."""
-    yield from (f"### {name}", "", "```text", signature, "```", "")
-    for paragraph in docstring.split("\n\n"):
-        yield from (linked(paragraph, targets), "")
+def first_sentence(paragraph: str) -> str:
+    """Return the first sentence of a paragraph, on one line."""
+    return re.split(r"(?<=[.])\s", " ".join(paragraph.split()), maxsplit=1)[0]
 
 
 def linked(paragraph: str, targets: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ __all__ = ["PAGE", "SUMMARY", "as_text", "folded", "pages", "proven", "read_summ
 COMMAND: Final = "python -m tools.docgen reliability"
 PROOFS: Final = ROOT / "var" / "proofs"
 SUMMARY: Final = ROOT / "docs" / "reference" / "reliability.json"
-PAGE: Final = ROOT / "docs" / "reliability.md"
+PAGE: Final = ROOT / "proving" / "reliability.md"
 _PROVE: Final = "prove"
 
 Line = Mapping[str, Any]

@@ -1,17 +1,21 @@
-"""The reference of `tillgate.shop`, from its signatures and docstrings."""
+"""The reference of `tillgate.shop`: a line for each name that most plugins need, with the first
+clause of its docstring, and a table of the helpers. The site's page of every public name has the
+whole docstrings.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from tools.docgen.parts import ROOT, linked, replaced
+from tools.docgen.parts import ROOT, first_sentence, linked, replaced
 
 __all__ = ["GROUPS", "pages"]
 
@@ -38,16 +42,17 @@ GROUPS: Final = (
     "worker",
 )
 """The modules of the package in the order of the page."""
-_LISTED: Final = frozenset(GROUPS[GROUPS.index("staff") :])
-"""The modules of helpers: a line of a list for each, with the first sentence of its docstring."""
+_HELPERS: Final = frozenset(GROUPS[GROUPS.index("staff") :])
+"""The modules of which the page has the names alone, in one table."""
 _ELSEWHERE: Final = {"ReviewReason": "[its values](lifecycle.md#review)"}
 """Choices whose values a table explains."""
+_PARAGRAPH: Final = "\n\n"
 _TARGETS: Final = {
     "InvalidRequest": "errors.md#invalidrequest",
     "ConfigurationError": "errors.md#configurationerror",
-    "tillgate_describe_order": "hooks.md#tillgate_describe_order",
-    "tillgate_order_unpaid": "hooks.md#tillgate_order_unpaid",
-    "tillgate_deliver": "hooks.md#tillgate_deliver",
+    "tillgate_describe_order": "hooks.md#the-shops-side",
+    "tillgate_order_unpaid": "hooks.md#the-shops-side",
+    "tillgate_deliver": "hooks.md#the-shops-side",
 }
 
 
@@ -64,88 +69,49 @@ def pages() -> dict[Path, str]:
 
 
 def _lines() -> Iterator[str]:
-    targets = _TARGETS | {
-        name: f"#{name.lower()}"
-        for group in GROUPS
-        if group not in _LISTED
-        for name in import_module(f"tillgate.shop.{group}").__all__
-    }
+    helpers = ["## Helpers", "", "| names | for |", "|---|---|"]
     for group in GROUPS:
         module = import_module(f"tillgate.shop.{group}")
         title, _, rest = (inspect.getdoc(module) or "").partition(":")
-        yield from (f"## {title}", "", rest.strip()[:1].upper() + rest.strip()[1:], "")
+        subject = first_sentence(rest)
+        if group in _HELPERS:
+            names = ", ".join(f"`{name}`" for name in module.__all__)
+            helpers.append(f"| {names} | {title}: {subject} |")
+            continue
+        yield from (f"## {title}", "", subject[:1].upper() + subject[1:], "")
         for name in module.__all__:
             found = getattr(module, name)
-            if group in _LISTED:
-                first = re.split(r"(?<=\.)\s", " ".join(_paragraphs(found)[:1]), maxsplit=1)[0]
-                yield linked(f"- {_shown(name, found)}: {first}".removesuffix(": "), targets)
-                continue
-            yield from (f"### {name}", "", _shown(name, found), "")
-            for paragraph in _paragraphs(found):
-                yield from (linked(paragraph, targets), "")
-        if group in _LISTED:
-            yield ""
+            yield linked(f"- {_shown(name, found)}{_effect(found)}", _TARGETS)
+        yield ""
+    yield from helpers
 
 
-def _paragraphs(found: Any) -> list[str]:
-    """Return what stands on the page of a docstring; a constant has none of its own."""
-    return _doc(found).split("\n\n") if inspect.isroutine(found) or isinstance(found, type) else []
-
-
-def _doc(found: Any) -> str:
-    return inspect.getdoc(found) or ""
+def _effect(found: Any) -> str:
+    """Return the first clause of a docstring; a constant has none of its own."""
+    if not (inspect.isroutine(found) or isinstance(found, type)):
+        return ""
+    sentence = first_sentence((inspect.getdoc(found) or "").partition(_PARAGRAPH)[0])
+    return f": {re.split(r'[:;] ', sentence, maxsplit=1)[0].rstrip('.')}"
 
 
 def _shown(name: str, found: Any) -> str:
-    """Return how a name is used, in one paragraph: a call, fields, values."""
-    if name in _ELSEWHERE:
-        return _ELSEWHERE[name]
-    if isinstance(found, type) and issubclass(found, Enum):
-        return _listed(item.value for item in found)
-    if isinstance(found, type) and dataclasses.is_dataclass(found):
-        computed = [_typed(key, _returns(one)) for key, one in _properties(found)]
-        fields = _listed(_typed(field.name, str(field.type)) for field in dataclasses.fields(found))
-        return f"Fields: {fields}" + (f"; computed: {_listed(computed)}" if computed else "")
-    if isinstance(found, type):
-        return f"`{name}({', '.join(base.__name__ for base in found.__bases__ if base is not object)})`".replace(
-            "()",
-            "",
-        )
+    """Return how a name is used: a call, or the name with the values of a choice."""
     if inspect.isroutine(found):
         return f"`{name}{_signature(found)}`"
-    if isinstance(found, frozenset):
-        return _listed(sorted(found))
-    return (
-        f"`{name}`: `"
-        + (repr(found) if isinstance(found, str) else re.sub(r"[a-z.]+\.(?=[A-Z])", "", str(found)))
-        + "`"
-    )
+    if isinstance(found, type) and issubclass(found, Enum) and name not in _ELSEWHERE:
+        return f"`{name}` ({_listed(item.value for item in found)})"
+    return f"`{name}`" + (f", {_ELSEWHERE[name]}" if name in _ELSEWHERE else "")
 
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _typed(name: str, kind: str) -> str:
-    return name if kind == "str" else f"{name}: {kind}"
-
-
 def _signature(found: Any) -> str:
-    """Return a function as its source has it, without the types that the page takes for granted."""
-    head, *_ = inspect.getsource(found).partition('"""')
-    call = (
-        " ".join(head[head.index("(", head.index("def ")) :].split())
-        .removesuffix(":")
-        .removesuffix(" -> None")
-    )
-    call = re.sub(r",? \)", ")", call.replace("( ", "("))
-    return re.sub(r": str(?=[,)])", "", call.replace(": str = ", "="))
-
-
-def _properties(found: type) -> Iterator[tuple[str, property]]:
-    return ((key, one) for key, one in vars(found).items() if isinstance(one, property))
-
-
-def _returns(one: property) -> str:
-    assert one.fget is not None
-    return str(inspect.get_annotations(one.fget)["return"])
+    """Return the parameters of a function with their defaults, without types."""
+    (function,) = ast.parse(textwrap.dedent(inspect.getsource(found))).body
+    assert isinstance(function, ast.FunctionDef)
+    for node in ast.walk(function.args):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+    return f"({ast.unparse(function.args)})".replace("'", '"')

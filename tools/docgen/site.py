@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 PUBLIC_MODULES: Final = ("tillgate", "tillgate.hooks", "tillgate.shop", "tillgate.testing")
-_SHOP_MODULES: Final = tuple(
-    f"tillgate.shop.{path.stem}" for path in sorted((ROOT / "src/tillgate/shop").glob("[!_]*.py"))
-)
-"""Where the names of `tillgate.shop` are defined: mkdocstrings shows them there."""
+_DEFINED_IN: Final = {
+    "tillgate.hooks": ("tillgate.hooks", "tillgate.hooks.hookspecs"),
+    "tillgate.shop": tuple(
+        f"tillgate.shop.{path.stem}"
+        for path in sorted((ROOT / "src/tillgate/shop").glob("[!_]*.py"))
+    ),
+    "tillgate.testing": ("tillgate.testing", "tillgate.testing.driver"),
+}
+"""The modules whose docstrings a page of public names shows, where it is not the module alone."""
 ELSEWHERE: Final = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
@@ -29,8 +34,36 @@ ELSEWHERE: Final = {
     "README.md": "readme.md",
     "SECURITY.md": "security.md",
     "SUPPORT.md": "support.md",
+    "proving/reliability.md": "reliability.md",
+    "src/tillgate/gateways/README.md": "reference/profile.md",
+    "src/tillgate/lifecycle/README.md": "reference/judging.md",
+    "src/tillgate/sandbox/README.md": "reference/sandbox.md",
+    "src/tillgate/testing/README.md": "reference/testing.md",
+    "src/tillgate/testing/cassettes.md": "how-to/record-cassettes.md",
+    "src/tillgate/testing/driver.md": "reference/shop-driver.md",
+    "src/tillgate/wire/README.md": "reference/interface.md",
+    "src/tillgate/wire/dialect.md": "reference/dialect.md",
+    "src/tillgate/wire/messages.md": "reference/messages.md",
+    "tools/benchmarks/performance.md": "performance.md",
+    "tools/docgen/conformance.md": "reference/conformance.md",
+    "tools/docgen/versions.md": "reference/versions.md",
 }
 """Where a page of the repository stands on the site."""
+_UNSEARCHED: Final = "---\nsearch: {exclude: true}\n---\n"
+_FOR_DEVELOPERS: Final = (
+    *("reference/", "how-to/write-", "how-to/record-", "api/", "source/"),
+    *("architecture", "contributing", "changelog", "reliability", "performance"),
+)
+"""How the pages begin that a search shows after those for owners and staff."""
+_FOR_STAFF: Final = (
+    "reference/checks.md",
+    "reference/lifecycle.md",
+    "reference/personal-data.md",
+    "reference/settings.md",
+)
+"""The pages of the reference that owners and staff read."""
+_FIRST: Final = ("faq.md", "how-to/use-the-admin.md")
+"""The pages that answer most questions of owners and staff."""
 _LINK: Final = re.compile(
     r"(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(|<img src=\")([^()\s#\"]+)(#[^()\s\"]*)?(\)|\")",
 )
@@ -76,22 +109,33 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         place = f"source/{source.removesuffix('.md')}.md"
         files.append(File.generated(config, place, content=_shown(source, place)))
     for module in PUBLIC_MODULES:
-        shown = _SHOP_MODULES if module == "tillgate.shop" else (module,)
+        shown = _DEFINED_IN.get(module, (module,))
         files.append(
             File.generated(
                 config,
                 f"api/{module}.md",
-                content="\n\n".join((f"# {module}", *(f"::: {one}" for one in shown))),
+                content=_UNSEARCHED
+                + "\n\n".join((f"# {module}", *(f"::: {one}" for one in shown))),
             ),
         )
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links that leave docs/ to where their page stands on the site."""
+    """Lead links that leave docs/ to where their page stands on the site, and let a search show
+    the pages for owners first.
+    """
+    if is_for_owners(page.file.src_uri):
+        boost = 20 if page.file.src_uri in _FIRST else 5
+        page.meta.setdefault("search", {"boost": boost})
     if page.file.generated_by is not None:
         return markdown
     return moved(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
+
+
+def is_for_owners(page: str) -> bool:
+    """Tell whether a page of the site is for owners and staff of a shop."""
+    return page in _FOR_STAFF or not page.startswith(_FOR_DEVELOPERS)
 
 
 def moved(markdown: str, source: str, place: str) -> str:
@@ -133,10 +177,9 @@ def resolved(target: str, source: str) -> str:
 
 def _shown(source: str, place: str) -> str:
     text = (ROOT / source).read_text(encoding="utf-8")
-    front = "---\nsearch: {exclude: true}\n---\n"
     if source.endswith(".md"):
-        return front + moved(text, source, place)
-    return f"{front}# {source}\n\n~~~~{Path(source).suffix.removeprefix('.')}\n{text}\n~~~~\n"
+        return _UNSEARCHED + moved(text, source, place)
+    return f"{_UNSEARCHED}# {source}\n\n~~~~{Path(source).suffix.removeprefix('.')}\n{text}\n~~~~\n"
 
 
 def _targets(markdown: str, source: str) -> list[str]:

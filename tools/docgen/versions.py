@@ -25,7 +25,7 @@ from tools.docgen.parts import ROOT, replaced
 
 __all__ = ["ROWS", "pages", "run"]
 
-PAGE: Final = ROOT / "docs" / "reference" / "versions.md"
+PAGE: Final = Path(__file__).with_suffix(".md")
 RESULTS: Final = ROOT / "docs" / "reference" / "versions.json"
 _LOWEST: Final = ROOT / "docgen" / "constraints-lowest.txt"
 _EXTRAS: Final = "[async,celery,django,otel,sandbox,testing]"

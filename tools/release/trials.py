@@ -219,7 +219,7 @@ def _author(place: Place) -> Iterator[str]:
     author = place.folder / "author"
     (author / "tests").mkdir(parents=True)
     (author / "pyproject.toml").write_text("[tool.pytest.ini_options]\n", "utf-8")
-    setting_up, test, *_ = _python(ROOT / "docs/how-to/record-cassettes.md")
+    setting_up, test, *_ = _python(ROOT / "src/tillgate/testing/cassettes.md")
     (author / "tests/conftest.py").write_text(setting_up, "utf-8")
     (author / "tests/test_shop.py").write_text(test, "utf-8")
     place.run("python", "-m", "pytest", "-q", "--record-cassettes", folder=author)

@@ -235,54 +235,44 @@ OWN = {"Pending": ("Being processed",), "Being processed": ("Complete",), "Compl
 """The pipeline of a shop that existed before Tillgate."""
 
 
-def pipeline_of(page: str, *, joined: bool) -> Any:
-    """Run the lines of a page at the end of the settings of such a shop, as they are or with the
-    next status that they name.
-    """
+PAGES_WITH_SETTINGS = ["README.md", "docs/tutorial/stripe-in-oscar.md", "plugins/oscar/README.md"]
+
+
+def pipeline_of(page: str, after_paid: str) -> Any:
+    """Run the lines of a page at the end of the settings of such a shop, with its next status."""
     text = (README.parents[2] / page).read_text()
-    lines = re.search(
-        r"^_own = .*?^OSCAR_ORDER_STATUS_PIPELINE = [^\n]*$",
-        text,
-        re.MULTILINE | re.DOTALL,
-    )
-    assert lines is not None
-    assert '"Being processed"' in lines[0], "the lines say how to join a pipeline"
-    given = (
-        re.sub(r'"Paid": \([^)]*\)', '"Paid": ("Being processed", "Cancelled")', lines[0])
-        if joined
-        else lines[0]
-    )
+    (imported,) = re.findall(r"^from tillgate_oscar.pipeline import .*$", text, re.MULTILINE)
+    (line,) = re.findall(r"^OSCAR_ORDER_STATUS_PIPELINE = .*$", text, re.MULTILINE)
+    assert 'own={}, after_paid="Shipped"' in line, "the line says how to join a pipeline"
+    line = line.replace("own={}", "own=OSCAR_ORDER_STATUS_PIPELINE")
     shop: dict[str, Any] = {"OSCAR_ORDER_STATUS_PIPELINE": OWN}
-    exec(given, shop)
+    exec(f"{imported}\n{line.replace('Shipped', after_paid)}", shop)
     return shop["OSCAR_ORDER_STATUS_PIPELINE"]
 
 
-@pytest.mark.parametrize(
-    "page",
-    ["README.md", "docs/tutorial/stripe-in-oscar.md", "plugins/oscar/README.md"],
-)
+@pytest.mark.parametrize("page", PAGES_WITH_SETTINGS)
 def test_own_pipeline_can_be_joined(
     page: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A shop keeps its own pipeline and adds the lines from the page."""
-    monkeypatch.setattr(get_model("order", "Order"), "pipeline", pipeline_of(page, joined=True))
+    """A shop keeps its own pipeline and names its next status in the line from the page."""
+    monkeypatch.setattr(
+        get_model("order", "Order"), "pipeline", pipeline_of(page, "Being processed")
+    )
     assert OWN.items() <= get_model("order", "Order").pipeline.items()
     assert found() == {}
 
 
-@pytest.mark.parametrize(
-    "page",
-    ["README.md", "docs/tutorial/stripe-in-oscar.md", "plugins/oscar/README.md"],
-)
+@pytest.mark.parametrize("page", PAGES_WITH_SETTINGS)
 def test_unjoined_pipeline_names_missing_lines(
     page: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without those lines, paid orders cannot go on in the shop's own pipeline."""
-    monkeypatch.setattr(get_model("order", "Order"), "pipeline", pipeline_of(page, joined=False))
+    """With the line as it stands, paid orders cannot go on in the shop's own pipeline."""
+    monkeypatch.setattr(get_model("order", "Order"), "pipeline", pipeline_of(page, "Shipped"))
     assert list(found()) == ["W007"]
     assert "'Paid': ('Being processed', 'Cancelled')" in found()["W007"]
+    assert "after_paid='Being processed'" in found()["W007"]
 
 
 def test_own_orders_may_join_pipeline_later(

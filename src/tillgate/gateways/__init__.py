@@ -1,7 +1,7 @@
 """What the author of a gateway plugin builds on: the profile of a gateway with its options, and
 the values for clerks and shoppers.
 
-docs/how-to/write-a-gateway-plugin.md is the guide, and docs/reference/profile.md the reference.
+docs/how-to/write-a-gateway-plugin.md is the guide, and README.md the reference.
 """
 
 from decimal import Decimal

@@ -2,7 +2,7 @@
 fault a probability.
 
 The rows in the comments are those of the table of unspecified behaviour in
-docs/reference/dialect.md.
+src/tillgate/wire/README.md.
 """
 
 from __future__ import annotations

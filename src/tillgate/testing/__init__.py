@@ -5,8 +5,8 @@ loads on its own::
 
     pytest_plugins = ["tillgate.testing.fixtures"]
 
-docs/reference/testing.md lists the fixtures and the rest, and docs/how-to/record-cassettes.md shows
-a test that uses them.
+README.md lists the fixtures and the rest, and cassettes.md shows a test that uses
+them.
 """
 
 from tillgate.testing.cassettes import Cassette

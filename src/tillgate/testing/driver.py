@@ -1,7 +1,7 @@
 """The driver connects the tests to a shop of any framework. A plugin's author writes one driver.
 
 The conformance kit, the simulator and the kill harness use these definitions alike;
-`docs/reference/shop-driver.md` explains them.
+`driver.md` beside this explains them.
 """
 
 from __future__ import annotations

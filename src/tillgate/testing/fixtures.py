@@ -1,5 +1,5 @@
 """The fixtures of `tillgate.testing`, a pytest plugin that a project names explicitly
-(docs/reference/testing.md).
+(README.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dialect: the gaps that the interface leaves open, as data (docs/reference/dialect.md). One frozen
+"""Dialect: the gaps that the interface leaves open, as data (README.md beside this). One frozen
 value, never a scattered `if`.
 """
 
@@ -74,7 +74,7 @@ class SignatureRule(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect(GatewayProfile):
     """The profile of a gateway that speaks the built-in wire: its reading of the unspecified
-    behaviour. The comments give the rows of the table in docs/reference/dialect.md.
+    behaviour. The comments give the rows of the table in README.md.
     """
 
     plugin: str = BUILT_IN
@@ -285,7 +285,7 @@ V3: Final = replace(
     ),
     refund_notification_fields=_REFUND_NOTIFICATION | _REFUND_NAMES,
 )
-"""Version 3 of the public service, as Yuansfer and Pockyt document it (docs/reference/dialect.md
+"""Version 3 of the public service, as Yuansfer and Pockyt document it (README.md beside this
 names the sources).
 """
 

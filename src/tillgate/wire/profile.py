@@ -125,7 +125,7 @@ class Option:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayProfile:
     """What one gateway brings: addresses, currencies, payment methods and the settings of its
-    accounts. docs/reference/profile.md explains each field.
+    accounts. src/tillgate/gateways/README.md explains each field.
     """
 
     name: str

@@ -221,7 +221,7 @@ def check_way_of_paid_orders() -> shop.Found:
     )
     hint = (
         f"Let {paid!r} lead to the status that comes next, as in {paid!r}: ({following!r}, "
-        f"{settings.cancelled_status!r})."
+        f"{settings.cancelled_status!r}), or order_statuses(..., after_paid={following!r})."
     )
     yield _warning(7, message, hint)
 
