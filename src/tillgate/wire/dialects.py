@@ -85,10 +85,10 @@ class Dialect(GatewayProfile):
     encoding: Encoding = Encoding.JSON  # row 3
     paid_words: frozenset[str] = frozenset({"success"})  # row 6
     failed_words: frozenset[str] = frozenset({"failed", "fail"})  # row 6
-    processing_words: frozenset[str] = frozenset()  # row 6
     # row 6
     closed_words: frozenset[str] = frozenset({"closed", "reversed", "cancelled", "expired"})
     pending_words: frozenset[str] = frozenset({"pending", "init", "dealing"})  # row 6
+    processing_words: frozenset[str] = frozenset()  # row 6
     refunded_words: frozenset[str] = frozenset({"refunded"})  # row 18
     answer_signature: SignatureRule = SignatureRule.CHECKED  # row 7
     notification_signature: SignatureRule = SignatureRule.CHECKED  # row 8
