@@ -16,6 +16,7 @@ CARD: Final = ("card", "c")
 
 PAYU: Final = GatewayProfile(
     name="payu",
+    label="PayU",
     base_url="https://secure.payu.com",
     sandbox_url="https://secure.snd.payu.com",
     required=("merchant_no",),  # the point of sale
