@@ -38,4 +38,5 @@ class TestSimulator(GatewayConformance):
         ),
         "money_on_its_way": "the simulator's shoppers pay at once or not at all",
         "refund_in_the_portal": "the simulator has no panel",
+        "wrong_credentials": "the simulator accepts every client",
     }
