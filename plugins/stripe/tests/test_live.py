@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from stripe_emulator.driver import NO_FAULTS, account_at
+from stripe_emulator.driver import account_at
 from tillgate import Account
 from tillgate.testing.browsers import running_chromium
 from tillgate.testing.gateway_conformance import GatewayConformance
-from tillgate.testing.gateway_driver import GatewayDriver, Held, Operation
+from tillgate.testing.gateway_driver import GatewayDriver, Held
 from tillgate_stripe.api import Call
 from tillgate_stripe.profile import STRIPE, from_units
 
@@ -88,12 +88,6 @@ class LiveDriver(GatewayDriver):
             {"payment_intent": self.session(reference).payment_intent, "amount": int(amount * 100)},
         )
 
-    def lose_answer(self, operation: Operation) -> None:
-        raise NotImplementedError(NO_FAULTS)
-
-    def answer_slowly(self, operation: Operation, seconds: float) -> None:
-        raise NotImplementedError(NO_FAULTS)
-
     def fail_refund(self) -> None:
         raise NotImplementedError("a test card whose refund fails does so days later")
 
@@ -115,11 +109,20 @@ class TestStripe(GatewayConformance):
         **dict.fromkeys(
             (
                 "lost_creation",
+                "lookup_by_reference",
                 "slow_creation",
                 "slow_query",
+                "slow_refund",
                 "lost_refund",
+                "lost_refund_that_was_not_done",
                 "same_refund_id",
-                "no_secret_in_any_text",
+                "broken_creation_answers",
+                "broken_query_answers",
+                "broken_refund_answers",
+                "answer_about_another_payment",
+                "answer_without_currency",
+                "answer_without_amount",
+                "strange_status",
             ),
             "nobody loses or delays an answer of Stripe on demand",
         ),
@@ -128,7 +131,17 @@ class TestStripe(GatewayConformance):
             "such a refund of Stripe takes days",
         ),
         **dict.fromkeys(
-            ("notification_is_a_hint", "forged_notification"),
+            ("money_on_its_way", "money_taken_back"),
+            "the driver pays with cards that succeed at once",
+        ),
+        "refund_in_another_currency": "Stripe's refunds name no currency",
+        **dict.fromkeys(
+            (
+                "notification_is_a_hint",
+                "notification_gives_the_number",
+                "headers_in_any_case",
+                "forged_notification",
+            ),
             "Stripe reaches no address of this machine",
         ),
     }
