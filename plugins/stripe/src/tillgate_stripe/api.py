@@ -58,9 +58,12 @@ class Call(http.Call):
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise errors without the frames of Stripe's package, whose variables hold the key."""
+        """Raise errors without the frames of Stripe's package, whose variables hold the key. An
+        answer that is not as documented proves nothing.
+        """
         try:
-            yield
+            with self.reading():
+                yield
         except GatewayError as error:
             fault = error.with_traceback(None)
         else:

@@ -486,7 +486,10 @@ def _intent_to_refund(account: Account, request: RefundRequest) -> str | None:
     looking = Call(account, "refund", request.reference, moves_money=False)
     try:
         with looking.errors():
-            return _intent_id(_session(looking, request.transaction_no))
+            session = _session(looking, request.transaction_no)
+            if (currency := str(session.currency).upper()) != request.currency:
+                raise Refused("currency", f"the payment is in {currency}")
+            return _intent_id(session)
     except Refused:
         raise
     except GatewayError as error:
