@@ -487,9 +487,15 @@ def test_gateway_plugin_has_no_placeholder(gateway_plugin: Path) -> None:
 
 
 def test_gateway_how_to_shows_written_files() -> None:
-    """Its driver and its plugin are those of the scaffold."""
+    """Each part of the plugin and the driver on the page is in the scaffold's files, in their
+    order.
+    """
     assert new_plugin("mygateway", "--gateway").exit_code == 0
     page = (ROOT / "docs/how-to/write-a-gateway-plugin.md").read_text("utf-8")
-    shown = dict(re.findall(r"^```python\n# (\S+\.py)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
-    for file in ("src/tillgate_mygateway/plugin.py", "tests/driver.py"):
-        assert shown[file] == Path("tillgate-mygateway", file).read_text("utf-8"), file
+    shown = re.findall(r"^```python\n# (\w+/\S+\.py)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert {file for file, _ in shown} == {"src/tillgate_mygateway/plugin.py", "tests/driver.py"}
+    for file, block in shown:
+        rest = Path("tillgate-mygateway", file).read_text("utf-8")
+        for part in re.split(r"^ *# \.\.\.\n", block, flags=re.MULTILINE):
+            _, found, rest = rest.partition(f"\n{part}")
+            assert found, (file, part)
