@@ -29,8 +29,10 @@ def answer(
     message: str = "",
     data: Mapping[str, Any] | None = None,
     actions: Sequence[str] | None = None,
+    external_url: str = "",
 ) -> Answer:
-    """Return the result of a transaction or a request. `amount` is in the transaction's currency.
+    """Return the result of a transaction or a request. `amount` is in the transaction's currency,
+    `external_url` the gateway's own page.
 
     `actions` are the actions open to staff from now on. `at` is the time of the result, by the
     service's clock. Of a success and a failure with one pspReference Saleor uses the later one. So
@@ -49,6 +51,8 @@ def answer(
         said["data"] = dict(data)
     if actions is not None:
         said["actions"] = list(actions)
+    if external_url:
+        said["externalUrl"] = external_url
     return said
 
 

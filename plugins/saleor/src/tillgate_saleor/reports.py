@@ -30,6 +30,7 @@ from tillgate_saleor.api import (
 )
 from tillgate_saleor.conf import PLUGIN
 from tillgate_saleor.costs import conclude, note_costs, parts_of
+from tillgate_saleor.facts import gateway_page, method_of
 from tillgate_saleor.models import Transaction
 from tillgate_saleor.transactions import CHARGED
 from tillgate_saleor.unwanted import GONE, tell_if_unwanted, unwanted_detail
@@ -108,6 +109,7 @@ def deliver(outbox_event: RemoteEvent) -> None:
         time=outbox_event.data["time"],
         message=outbox_event.data["message"],
         available_actions=tuple(outbox_event.data["actions"]),
+        **_facts(outbox_event, installation.version),
     )
     token = SecretStr(vault.decrypt(installation.token))
     try:
@@ -117,6 +119,18 @@ def deliver(outbox_event: RemoteEvent) -> None:
     except Silent:
         _resting[installation.pk] = now() + _REST
         raise
+
+
+def _facts(outbox_event: RemoteEvent, version: str) -> dict[str, Any]:
+    """Return what is known by now of the payment of a report."""
+    payment = outbox_event.payment
+    if payment is None:
+        return {}
+    is_charged = outbox_event.name == CHARGED
+    return {
+        "external_url": gateway_page(payment.id, outbox_event.refund),
+        "method": method_of(payment.id, version) if is_charged else None,
+    }
 
 
 def _look_what_it_pays(told: Transaction, token: SecretStr, payment: Payment) -> None:
