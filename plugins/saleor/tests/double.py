@@ -104,6 +104,11 @@ class DoubleTransaction:
         return "CHARGE_REQUEST" in kinds and not kinds & {"CHARGE_SUCCESS", "CHARGE_FAILURE"}
 
     @property
+    def pending(self) -> Decimal:
+        """What is on its way."""
+        return self.amount if self.is_pending else Decimal(0)
+
+    @property
     def _last(self) -> list[Noted]:
         return [event for event in self.events if event.type != "INFO"][-1:]
 
@@ -347,7 +352,8 @@ class SaleorDouble:
                 raise Refused("NOT_FOUND")
             transaction = next((one for one in source.transactions if one.key == key), None)
             if transaction is None:
-                wanted = amount if amount is not None else source.total - source.charged
+                pending = sum((one.pending for one in source.transactions), Decimal(0))
+                wanted = source.total - source.charged - pending if amount is None else amount
                 identifier = _global_id("TransactionItem", uuid.uuid4())
                 now = datetime.now(UTC).isoformat()
                 transaction = DoubleTransaction(
@@ -398,12 +404,14 @@ class SaleorDouble:
 
     def _source(self, source: Source) -> dict[str, Any]:
         channel = {"slug": "default-channel", "currencyCode": source.currency}
-        balance = {"amount": _number(source.charged - source.total)}
-        names = ("chargePendingAmount", "authorizedAmount", "authorizePendingAmount")
+        pending = sum((one.pending for one in source.transactions), Decimal(0))
+        balance = {"amount": _number(source.charged + pending - source.total)}
+        names = ("authorizedAmount", "authorizePendingAmount")
         held = [
             {
                 "id": one.id,
                 "chargedAmount": {"amount": _number(one.charged)},
+                "chargePendingAmount": {"amount": _number(one.pending)},
                 **{name: {"amount": 0.0} for name in names},
             }
             for one in source.transactions

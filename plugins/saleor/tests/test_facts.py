@@ -4,6 +4,7 @@ something went wrong.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ import pytest
 from tests.double import DoubleTransaction, Noted, SaleorDouble
 from tests.storefront import RETURN_URL
 from tillgate import hooks
-from tillgate.django.models import Payment
+from tillgate.django.models import OutboxEvent, Payment
 from tillgate.gateways import DeclineReason, PaidWith
 from tillgate.hooks import DisputeStatus
 from tillgate.shop import poll
@@ -75,6 +76,8 @@ def test_saleor_gets_card_and_gateways_page(
     world.sandbox.control.pay(reference)
     event = told(world, transaction, "CHARGE_SUCCESS")
     assert (event.message, event.external_url) == ("Paid with Visa ending 4242.", PAGE)
+    kept = OutboxEvent.objects.get(kind="remote").data
+    assert "4242" not in json.dumps(kept), "an erasure would miss it"
     assert transaction.method == {
         "card": {"name": "Visa ending 4242", "brand": "visa", "lastDigits": "4242"}
     }

@@ -402,7 +402,7 @@ def test_refused_refund_is_said_for_staff(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     error = RefundNotPossible("payment T-1: nothing is left", "nothing is left to refund")
-    monkeypatch.setattr(refunds.shop, "refund", Mock(side_effect=error))
+    monkeypatch.setattr("tillgate.shop.refund", Mock(side_effect=error))
     _, said = saleor.request_refund(paid, Decimal("5.00"))
     assert said["message"] == "Nothing is left to refund."
 

@@ -11,13 +11,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from django.utils import timezone
 
 Answer = dict[str, Any]
 
-_LONGEST_MESSAGE = 500  # Saleor keeps 512 characters
+LONGEST_MESSAGE: Final = 500  # Saleor keeps 512 characters
 
 
 def answer(
@@ -46,7 +46,7 @@ def answer(
     if at is not None:
         said["time"] = moment(at)
     if message:
-        said["message"] = message[:_LONGEST_MESSAGE]
+        said["message"] = message[:LONGEST_MESSAGE]
     if data:
         said["data"] = dict(data)
     if actions is not None:

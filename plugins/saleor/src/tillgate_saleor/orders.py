@@ -38,7 +38,7 @@ from tillgate.shop import (
 from tillgate_saleor import reports
 from tillgate_saleor.conf import PLUGIN, get_settings
 from tillgate_saleor.costs import PAID_NOTHING, left_to_pay, parts_of
-from tillgate_saleor.facts import declined_text, paid_text
+from tillgate_saleor.facts import declined_text
 from tillgate_saleor.models import AskedRefund, Purchase, Transaction
 from tillgate_saleor.transactions import CHARGED, find_purchase, paid_at, payment_of, transaction_of
 
@@ -172,7 +172,7 @@ def _report_charged(told: Transaction, payment: Payment) -> None:
         CHARGED,
         payment.reference,
         payment.amount,
-        paid_text(find_payment(PLUGIN, payment_id=payment.id)),
+        "",
         ["REFUND"],
         at=paid_at(payment),
         payment_id=payment.id,
@@ -222,9 +222,8 @@ def _report_not_charged(told: Transaction, payment: PaymentState, message: str) 
     """Queue the report that a payment ended unpaid, and before it why it was declined: a storefront
     shows the message of the first report of a failure, and Saleor keeps no other.
     """
-    declined = declined_text(payment.id)
-    if declined:
-        _inform(told, payment, f"{payment.reference}-N", declined)
+    if declined_text(payment.id):
+        _inform(told, payment, f"{payment.reference}-N", "")
     _report(told, _NOT_CHARGED, payment, message)
 
 
