@@ -62,6 +62,13 @@ class Payment:
     account: Account
     request: PaymentRequest
     created: CreatedPayment
+    is_number_known: bool = True
+    """Whether Tillgate knows the transaction number, which a lost answer takes with it."""
+
+    @property
+    def number(self) -> str | None:
+        """Return the transaction number, where it is known."""
+        return self.created.transaction_no if self.is_number_known else None
 
     @property
     def total(self) -> Decimal:
@@ -83,7 +90,7 @@ class Payment:
         return hooks.query(
             self.account,
             self.request.reference,
-            transaction_no=self.created.transaction_no,
+            transaction_no=self.number,
             deadline_seconds=deadline_seconds,
             attempts=1,
         )
@@ -257,7 +264,7 @@ def decided(payment: Payment, answer: Transaction) -> Decision:
         currency=payment.request.currency,
         status=PaymentStatus.PENDING,
         expires_at=now + timedelta(hours=1),
-        transaction_no=payment.created.transaction_no,
+        transaction_no=payment.number,
     )
     return interpret(facts, (), answer_of(answer, now, payment.account.dialect))
 

@@ -4,6 +4,7 @@ or about another payment.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from tillgate import hooks
@@ -20,7 +21,7 @@ from tillgate.testing.gateway_conformance.judging import (
     start,
 )
 from tillgate.testing.gateway_driver import Fault, GatewayDriver
-from tillgate.wire.dialects import TransactionStatus
+from tillgate.wire.dialects import RefundOutcome, TransactionStatus
 
 PROVE_NOTHING: Final[tuple[Fault, ...]] = (
     "rate_limited",
@@ -104,6 +105,9 @@ class Spoiling:
         payment = start(gateway)
         gateway.pay(payment.request.reference)
         _pays_nothing(payment, "other_reference", "about another payment")
+        gateway.clear_faults()
+        unnumbered = replace(payment, is_number_known=False)
+        _pays_nothing(unnumbered, "other_reference", "about another payment")
 
     def test_answer_without_currency(self, gateway: GatewayDriver) -> None:
         """An answer without a currency pays nothing."""
@@ -115,8 +119,9 @@ class Spoiling:
 
     def test_strange_status(self, gateway: GatewayDriver) -> None:
         """A status that no documentation has is unrecognised, or still open: neither paid nor at an
-        end.
+        end. A refund with one is neither done nor failed.
         """
+        _refund_in_strange_words(paid(gateway))
         payment = start(gateway)
         gateway.use_strange_words()
         try:
@@ -128,6 +133,20 @@ class Spoiling:
         assert status in (TransactionStatus.UNRECOGNISED, TransactionStatus.PENDING), (
             f"the gateway used an unknown word, and the answer says {status}"
         )
+
+
+def _refund_in_strange_words(payment: Payment) -> None:
+    try:
+        payment.gateway.fault("strange_status", "refund")
+    except NotImplementedError:
+        return  # the emulator has one word for all refunds
+    try:
+        outcome = hooks.refund(payment.account, payment.refund_request(payment.part)).outcome
+    except OutcomeUnknown:
+        return
+    assert outcome is RefundOutcome.PENDING, (
+        f"the gateway used an unknown word for a refund, and the answer says {outcome}"
+    )
 
 
 def _pays_nothing(payment: Payment, fault: Fault, words: str) -> None:
