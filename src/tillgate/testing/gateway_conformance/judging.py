@@ -16,7 +16,7 @@ from tillgate import hooks, new_reference
 from tillgate.account import Account
 from tillgate.lifecycle import Decision, PaymentFacts, PaymentStatus, answer_of, interpret
 from tillgate.money import decimals_of
-from tillgate.testing.gateway_driver import GatewayDriver, Held
+from tillgate.testing.gateway_driver import GatewayDriver, Held, Operation
 from tillgate.wire.dialects import RefundOutcome, TransactionStatus
 from tillgate.wire.messages import (
     CreatedPayment,
@@ -139,6 +139,22 @@ def in_time(what: str) -> Iterator[None]:
     assert time.monotonic() - began < PATIENCE_SECONDS + _MARGIN_SECONDS, (
         f"the {what} took longer than its deadline"
     )
+
+
+@contextmanager
+def sent_once(gateway: GatewayDriver, operation: Operation) -> Iterator[None]:
+    """Fail if a call sends more than one request of an operation, where the driver counts them."""
+    before = _received(gateway, operation)
+    yield
+    sent = _received(gateway, operation) - before
+    assert sent <= 1, f"the plugin sent {sent} requests of {operation!r} in one call"
+
+
+def _received(gateway: GatewayDriver, operation: Operation) -> int:
+    try:
+        return gateway.received(operation)
+    except NotImplementedError:
+        return 0
 
 
 def request_for(account: Account, currency: str | None = None) -> PaymentRequest:
