@@ -68,6 +68,10 @@ class Canned:
     def tillgate_refund(self) -> Any:
         return self.value
 
+    @hookimpl
+    def tillgate_query_refund(self) -> Any:
+        return self.value
+
 
 @pytest.fixture(autouse=True)
 def own_manager(monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -158,6 +162,53 @@ def test_i6_wrong_refund_value_means_unknown(
     )
     with pytest.raises(OutcomeUnknown, match=f"my-gateway returned {field}"):
         hooks.refund(MINE, RefundRequest(reference="A-1", currency="USD", amount="1.00"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("reference", "B-2"), ("amount", Decimal("12.49")), ("currency", "EUR")],
+)
+def test_i6_creation_of_something_else_means_unknown(
+    own_manager: Any,
+    field: str,
+    value: Any,
+) -> None:
+    """The gateway's answer is about another reference or amount than was asked for."""
+    answering(own_manager, replace(created(FIRST), **{field: value}))
+    with pytest.raises(OutcomeUnknown, match=f"my-gateway returned {field}"):
+        hooks.pay(MINE, request())
+
+
+def test_creation_may_be_answered_without_amount(own_manager: Any) -> None:
+    made: CreatedPayment = replace(created(FIRST), amount=None, currency=None)
+    answering(own_manager, made)
+    assert hooks.pay(MINE, request()) == made
+
+
+@pytest.mark.parametrize(("field", "value"), [("reference", "B-2"), ("amount", Decimal("0.99"))])
+def test_i6_refund_of_something_else_means_unknown(
+    own_manager: Any,
+    field: str,
+    value: Any,
+) -> None:
+    """A refund of less than was asked for is never booked as the whole one."""
+    done = Refunded(reference="A-1", amount=Decimal("1.00"), ret_msg="")
+    answering(own_manager, replace(done, **{field: value}))
+    with pytest.raises(OutcomeUnknown, match=f"my-gateway returned {field}"):
+        hooks.refund(MINE, RefundRequest(reference="A-1", currency="USD", amount="1.00"))
+
+
+@pytest.mark.parametrize(("field", "value"), [("reference", "B-2"), ("amount", Decimal("0.99"))])
+def test_query_of_other_refund_proves_nothing(
+    own_manager: Any,
+    field: str,
+    value: Any,
+) -> None:
+    done = Refunded(reference="A-1", amount=Decimal("1.00"), ret_msg="")
+    answering(own_manager, replace(done, **{field: value}))
+    with pytest.raises(ConfigurationError) as caught:
+        hooks.query_refund(MINE, RefundRequest(reference="A-1", currency="USD", amount="1.00"))
+    assert caught.value.field.endswith(field)
 
 
 def test_i11_error_shortens_payment_page_address(own_manager: Any) -> None:

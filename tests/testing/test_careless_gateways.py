@@ -149,6 +149,14 @@ VARIANTS = {
             'transaction_no=found["id"],': 'transaction_no=transaction_no or found["id"],',
         },
     ),
+    "repeats the reference that it asked about": Careless(
+        "answer_about_another_payment",
+        {
+            'reference=found["reference"],\n            status': (
+                "reference=reference,\n            status"
+            ),
+        },
+    ),
     "assumes the first currency of the account": Careless(
         "answer_without_currency",
         {
@@ -178,6 +186,22 @@ VARIANTS = {
     "takes an unknown status for failed": Careless(
         "strange_status",
         {"TransactionStatus.UNRECOGNISED)": "TransactionStatus.FAILED)"},
+    ),
+    "takes an unknown status of a refund for success": Careless(
+        "strange_status",
+        {
+            'outcome=_OUTCOMES[refund["status"]],': (
+                'outcome=_OUTCOMES.get(refund["status"], RefundOutcome.SUCCEEDED),'
+            ),
+        },
+    ),
+    "takes an unknown status of a refund for a failure": Careless(
+        "strange_status",
+        {
+            'outcome=_OUTCOMES[refund["status"]],': (
+                'outcome=_OUTCOMES.get(refund["status"], RefundOutcome.FAILED),'
+            ),
+        },
     ),
     "takes money on its way for paid": Careless(
         "money_on_its_way",

@@ -96,8 +96,10 @@ def _set(**fields: object) -> Callable[[Any], None]:
 
 
 def _call_strangely(answer: Any) -> None:
-    for order in answer["orders"]:
+    for order in answer.get("orders", ()):
         order["status"] = order["status"] if order["status"] == "COMPLETED" else "ON_HOLD"
+    if "refund" in answer:
+        answer["refund"]["status"] = "ON_HOLD"
 
 
 ALTERED: Final[Mapping[str, Callable[[Any], None]]] = {

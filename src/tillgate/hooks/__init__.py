@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from tillgate.account import Account
 from tillgate.dispatch import dispatching
 from tillgate.errors import ConfigurationError, OutcomeUnknown, TillgateError
-from tillgate.hooks.boundary import fault_in, without_faulty_details
+from tillgate.hooks.boundary import difference_from, fault_in, without_faulty_details
 from tillgate.hooks.hookspecs import hookimpl
 from tillgate.hooks.manager import build_plugin_manager, plugin_manager
 
@@ -150,15 +150,7 @@ def query_refund(
             type(answer).__name__,
             _DROPPED.format("a Refunded or None"),
         )
-    answer = _checked(account, "tillgate_query_refund", answer)
-    if answer.amount != request.amount:
-        name = _answered_by(account, "tillgate_query_refund") + ": amount"
-        raise ConfigurationError(
-            name,
-            answer.amount,
-            f"must be the amount of the refund, {request.amount}",
-        )
-    return answer
+    return _checked(account, "tillgate_query_refund", answer, request)
 
 
 def close(
@@ -256,9 +248,17 @@ def expect_gateway(account: Account) -> None:
         raise ConfigurationError("dialect", account.dialect.name, remedy)
 
 
-def _checked(account: Account, hook: str, answer: _Answer) -> _Answer:
+def _checked(
+    account: Account,
+    hook: str,
+    answer: _Answer,
+    request: RefundRequest | None = None,
+) -> _Answer:
     answer = _without_faulty_details(account, hook, answer)
-    if fault := fault_in(account, answer):
+    fault = fault_in(account, answer)
+    if request is not None and isinstance(answer, Refunded):
+        fault = fault or difference_from(request, answer)
+    if fault:
         raise ConfigurationError(f"{_answered_by(account, hook)}: {fault[0]}", fault[1], fault[2])
     return answer
 
@@ -314,7 +314,7 @@ def _moving_money(
         )
         raise OutcomeUnknown(operation, request.reference, detail)
     answer = _without_faulty_details(account, hook, answer)
-    if fault := fault_in(account, answer):
+    if fault := fault_in(account, answer) or difference_from(request, answer):
         raise OutcomeUnknown(
             operation,
             request.reference,

@@ -15,7 +15,9 @@ from tillgate.money import Money
 from tillgate.wire.details import DeclineReason, NextStep, PaidWith
 from tillgate.wire.messages import (
     CreatedPayment,
+    PaymentRequest,
     Refunded,
+    RefundRequest,
     ReportedDispute,
     ReportedRefund,
     Transaction,
@@ -23,7 +25,7 @@ from tillgate.wire.messages import (
 from tillgate.wire.profile import DisputeStatus, RefundOutcome, TransactionStatus
 from tillgate.wire.urls import is_https, is_web_address
 
-__all__ = ["LONGEST_NUMBER", "fault_in", "without_faulty_details"]
+__all__ = ["LONGEST_NUMBER", "difference_from", "fault_in", "without_faulty_details"]
 
 LONGEST_NUMBER: Final = 255
 """The length of the column that stores a transaction number."""
@@ -215,6 +217,20 @@ def fault_in(account: Account, value: _Checked) -> Fault | None:
     for name in dict.fromkeys([*_RULES[type(value)], *filter(None, [page])]):
         if fault := _fault_of(account, value, name):
             return fault
+    return None
+
+
+def difference_from(
+    request: PaymentRequest | RefundRequest,
+    answer: CreatedPayment | Refunded,
+) -> Fault | None:
+    """Return the first fact in which an answer disagrees with its request, or None. A creation may
+    be answered without amount and currency.
+    """
+    for name in ("reference", "amount", "currency"):
+        found, wanted = getattr(answer, name, None), getattr(request, name)
+        if found not in (None, wanted):
+            return name, repr(found)[:80], f"must be that of the request, {wanted}"
     return None
 
 

@@ -171,6 +171,8 @@ class SandboxDriver(GatewayDriver):
         ]
 
     def fault(self, fault: Fault, operation: Operation, *, times: int = 1) -> None:
+        if fault == "strange_status" and operation != "query":
+            self.lacks("use strange words but in queries")
         self.control.fault(_FAULTS.get(fault, fault), occasion=operation, times=times)
 
     def clear_faults(self) -> None:

@@ -16,7 +16,7 @@ from tillgate import hooks, new_reference
 from tillgate.account import Account
 from tillgate.lifecycle import Decision, PaymentFacts, PaymentStatus, answer_of, interpret
 from tillgate.money import decimals_of
-from tillgate.testing.gateway_driver import GatewayDriver, Held
+from tillgate.testing.gateway_driver import GatewayDriver, Held, Operation
 from tillgate.wire.dialects import RefundOutcome, TransactionStatus
 from tillgate.wire.messages import (
     CreatedPayment,
@@ -62,6 +62,13 @@ class Payment:
     account: Account
     request: PaymentRequest
     created: CreatedPayment
+    is_number_known: bool = True
+    """Whether Tillgate knows the transaction number, which a lost answer takes with it."""
+
+    @property
+    def number(self) -> str | None:
+        """Return the transaction number, where it is known."""
+        return self.created.transaction_no if self.is_number_known else None
 
     @property
     def total(self) -> Decimal:
@@ -83,7 +90,7 @@ class Payment:
         return hooks.query(
             self.account,
             self.request.reference,
-            transaction_no=self.created.transaction_no,
+            transaction_no=self.number,
             deadline_seconds=deadline_seconds,
             attempts=1,
         )
@@ -132,6 +139,22 @@ def in_time(what: str) -> Iterator[None]:
     assert time.monotonic() - began < PATIENCE_SECONDS + _MARGIN_SECONDS, (
         f"the {what} took longer than its deadline"
     )
+
+
+@contextmanager
+def sent_once(gateway: GatewayDriver, operation: Operation) -> Iterator[None]:
+    """Fail if a call sends more than one request of an operation, where the driver counts them."""
+    before = _received(gateway, operation)
+    yield
+    sent = _received(gateway, operation) - before
+    assert sent <= 1, f"the plugin sent {sent} requests of {operation!r} in one call"
+
+
+def _received(gateway: GatewayDriver, operation: Operation) -> int:
+    try:
+        return gateway.received(operation)
+    except NotImplementedError:
+        return 0
 
 
 def request_for(account: Account, currency: str | None = None) -> PaymentRequest:
@@ -257,7 +280,7 @@ def decided(payment: Payment, answer: Transaction) -> Decision:
         currency=payment.request.currency,
         status=PaymentStatus.PENDING,
         expires_at=now + timedelta(hours=1),
-        transaction_no=payment.created.transaction_no,
+        transaction_no=payment.number,
     )
     return interpret(facts, (), answer_of(answer, now, payment.account.dialect))
 

@@ -195,10 +195,10 @@ def _fails(payment: Payment, request: RefundRequest, *already: Decimal) -> None:
         outcome = settled(payment, request, done, RefundOutcome.FAILED)
     except Refused:
         outcome = RefundOutcome.FAILED
+    payment.expect_refunds(*already)
     assert outcome is RefundOutcome.FAILED, (
         f"the gateway refunded nothing, and the answer says {outcome}"
     )
-    payment.expect_refunds(*already)
 
 
 def _lost(gateway: GatewayDriver) -> tuple[Payment, RefundRequest]:
