@@ -79,11 +79,12 @@ TILLGATE = {
     # Each process of a worker keeps to its own limit: this one is for two processes at a gateway
     # that takes 20 queries a second.
     "QUERIES_PER_SECOND": 10.0,
+    "MONITOR_TOKEN": os.environ.get("SHOP_MONITOR_TOKEN") or None,
 }
 
 # Celery wakes the worker and spreads its work; what is due stays in the database. It is what finds
 # the money whose notification was lost.
-CELERY_BROKER_URL = os.environ["SHOP_BROKER_URL"]  # amqp://shop:secret@127.0.0.1:5672/shop
+CELERY_BROKER_URL = os.environ.get("SHOP_BROKER_URL", "")  # not needed by `tillgate worker`
 CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}  # and the shop's own
 # with workers of its own, never behind a newsletter
 CELERY_TASK_ROUTES = {"tillgate.*": {"queue": "payments"}}
