@@ -2,7 +2,7 @@
 speaks https.
 
 Install, from a clone: `pip install '.[celery]' plugins/oscar sorl-thumbnail gunicorn
-'psycopg[binary]'`.
+'psycopg[binary]' django-guid`.
 
 Everything that differs from machine to machine, and every secret, comes from the environment of all
 the processes below; a file that the shop's user alone may read will do:
@@ -12,7 +12,8 @@ the processes below; a file that the shop's user alone may read will do:
     SHOP_SECRET_KEY=...                                 python -c "import secrets; print(secrets.token_urlsafe(50))"
     SHOP_GATEWAY_URL, SHOP_MERCHANT_NO, SHOP_PAYMENT_TOKEN     the live account
     SHOP_OWNER_MAIL=owner@fold-and-margin.example
-    SHOP_BROKER_URL=amqp://shop:secret@127.0.0.1:5672/shop
+    SHOP_BROKER_URL=amqp://shop:secret@127.0.0.1:5672/shop     with Celery
+    SHOP_MONITOR_TOKEN=...                              if a monitor reads /payments/health/
     PGDATABASE, PGUSER, PGPASSWORD, PGHOST, PGPORT      unless they are shop, shop, none, 127.0.0.1, 5432
     SHOP_MAIL_HOST, SHOP_HSTS_SECONDS                   unless they are 127.0.0.1, 3600
     SHOP_VAR=/srv/shop/var                              where static files and pictures are put
@@ -28,21 +29,16 @@ Before it opens, and after each update:
 
 Let a process manager keep these three running, in the folder of the clone:
 
-    gunicorn example_shop.wsgi --workers 4 --threads 4
+    gunicorn example_shop.wsgi --workers 2 --threads 8 --no-control-socket
     celery -A example_shop.celery beat -s $SHOP_VAR/celerybeat-schedule
     celery -A example_shop.celery worker -Q payments --concurrency 2
 
+`python example_shop/manage.py tillgate worker` can take the place of the last two. `deploy/` has a
+container file, a compose file and units for systemd.
+
 The web server ends TLS, serves `/static/` from $SHOP_VAR/static and `/media/` from $SHOP_VAR/media
 by itself, and passes the rest on to gunicorn at 127.0.0.1:8000 with `Host` as it came and
-`X-Forwarded-Proto` set anew. For nginx:
-
-    location /static/ { alias /srv/shop/var/static/; }
-    location /media/ { alias /srv/shop/var/media/; }
-    location / {
-        proxy_pass http://127.0.0.1:8000;
-        proxy_set_header Host $host;
-        proxy_set_header X-Forwarded-Proto $scheme;
-    }
+`X-Forwarded-Proto` set anew: `deploy/nginx.conf`.
 """
 
 from __future__ import annotations
@@ -79,11 +75,12 @@ TILLGATE = {
     # Each process of a worker keeps to its own limit: this one is for two processes at a gateway
     # that takes 20 queries a second.
     "QUERIES_PER_SECOND": 10.0,
+    "MONITOR_TOKEN": os.environ.get("SHOP_MONITOR_TOKEN") or None,
 }
 
 # Celery wakes the worker and spreads its work; what is due stays in the database. It is what finds
 # the money whose notification was lost.
-CELERY_BROKER_URL = os.environ["SHOP_BROKER_URL"]  # amqp://shop:secret@127.0.0.1:5672/shop
+CELERY_BROKER_URL = os.environ.get("SHOP_BROKER_URL", "")  # not needed by `tillgate worker`
 CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}  # and the shop's own
 # with workers of its own, never behind a newsletter
 CELERY_TASK_ROUTES = {"tillgate.*": {"queue": "payments"}}
@@ -132,12 +129,27 @@ EMAIL_TIMEOUT = 10  # a mail server that hangs must not hold up the worker
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = OSCAR_FROM_EMAIL = f"Fold & Margin <shop@{_HOST}>"
 MANAGERS = ADMINS = [("The shop's owner", os.environ["SHOP_OWNER_MAIL"])]
 
+# the same id in each line of a request: the web server's, or a new one
+INSTALLED_APPS = [*INSTALLED_APPS, "django_guid"]  # noqa: F405
+MIDDLEWARE = ["django_guid.middleware.guid_middleware", *MIDDLEWARE]  # noqa: F405
+DJANGO_GUID = {"GUID_HEADER_NAME": "X-Request-ID"}
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "filters": {"request": {"()": "django_guid.log_filters.CorrelationId"}},
+    "formatters": {
+        "line": {
+            "format": "{asctime} {levelname} {name} [{correlation_id}]: {message}",
+            "style": "{",
+        },
+    },
     "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": "line"},
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": "line",
+            "filters": ["request"],
+        },
     },  # the process manager keeps it
     "root": {"handlers": ["console"], "level": "WARNING"},
     "loggers": {

@@ -59,7 +59,10 @@ def test_production_settings_pass_deployment_checks() -> None:
     assert "no issues (0 silenced)" in done.stdout
 
 
-@pytest.mark.parametrize("name", [name for name in PRODUCTION if name != "DJANGO_SETTINGS_MODULE"])
+@pytest.mark.parametrize(
+    "name",
+    [name for name in PRODUCTION if name not in ("DJANGO_SETTINGS_MODULE", "SHOP_BROKER_URL")],
+)
 def test_production_requires_owner_settings(name: str) -> None:
     done = run(
         str(MANAGE),
@@ -121,6 +124,29 @@ def test_only_demonstration_says_no_money_moves(
 ) -> None:
     done = run("-c", PAGES, **{"DJANGO_SETTINGS_MODULE": "example_shop.settings", **environment})
     assert done.stdout.split() == [is_said] * 3, done.stderr
+
+
+ONE_REQUEST = """
+import logging
+import django
+django.setup()
+from django.conf import settings
+from django.http import HttpResponse
+from django.test import RequestFactory
+from django.utils.module_loading import import_string
+def pays(request):
+    logging.getLogger("tillgate.events").info("payment.paid 100017")
+    return HttpResponse()
+first = import_string(settings.MIDDLEWARE[0])(pays)
+first(RequestFactory().get("/", headers={"X-Request-ID": "0123456789abcdef0123456789abcdef"}))
+"""
+
+
+def test_production_logs_the_id_of_the_request() -> None:
+    """The id comes from the web server; its own log has the same."""
+    done = run("-c", ONE_REQUEST, **PRODUCTION)
+    (line,) = [line for line in done.stderr.splitlines() if "payment.paid 100017" in line]
+    assert "INFO tillgate.events [0123456789abcdef0123456789abcdef]: payment.paid" in line
 
 
 def test_celery_finds_worker_tasks_and_schedule() -> None:

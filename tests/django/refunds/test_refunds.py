@@ -883,7 +883,7 @@ def test_i6_raising_plugin_leaves_refund_unknown(
     answering(monkeypatch, failing(ZeroDivisionError("x" * 300)))
     refund = queueing.refund(world.paid_payment().pk, "2.50")
     assert (refund.status, refund.answer) == ("unknown", "ZeroDivisionError in a plugin")
-    assert f"refund {refund.pk} failed in a plugin" in caplog.text
+    assert f"refund {refund.pk} of {refund.payment} failed in a plugin" in caplog.text
 
 
 def test_long_refund_answer_is_cut(
@@ -1151,7 +1151,7 @@ def test_refund_unsent_on_commit_awaits_worker(
         patch.setattr(queueing, "send_refund", away)
         with transaction.atomic():
             refund = queueing.queue_refund(payment.pk, "2.50")
-    assert f"refund {refund.pk} could not be sent on commit" in caplog.text
+    assert f"refund {refund.pk} of {payment} could not be sent on commit" in caplog.text
     assert world.run_worker().counts["refunds to send"] == 1
 
 

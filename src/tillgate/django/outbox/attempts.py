@@ -62,7 +62,7 @@ def may_begin(claimed: OutboxEvent, leased_until: datetime) -> bool:
         f"the process that began to deliver it at {dates.local(claimed.begun_at):%H:%M:%S} was "
         "killed, or hung",
     )
-    _log.error("outbox event %s of order %s: %s", claimed.event_id, claimed.order_id, ended)
+    _log.error("outbox event %s of order %s: %s", claimed.event_id, claimed.order, ended)
     note_failure(claimed.order_id, claimed.pk, ended, leased_until)
     return claimed.attempts == 0
 

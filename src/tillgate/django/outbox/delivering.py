@@ -141,7 +141,7 @@ def _deliver_next(order_id: int, leased_until: datetime | None) -> tuple[bool, b
             raise
         # In a transaction of its own: after a deadlock the database has rolled the whole other one
         # back.
-        _log.exception("outbox event %s of order %s failed", outbox_event.event_id, order_id)
+        _log.exception("outbox event %s of order %s failed", outbox_event.event_id, order)
         reconnect_if_cut()
         note_failure(order_id, outbox_event.pk, error)
         return False, False

@@ -119,7 +119,7 @@ def queue_refund(
             newest_refund,
         )
         if is_new:
-            transaction.on_commit(lambda: _send_quietly(queued.pk), using=database())
+            transaction.on_commit(lambda: _send_quietly(queued), using=database())
     return queued
 
 
@@ -253,11 +253,11 @@ def find_repeated(
     return _refund_of_key(payment, payment.refunds.all(), idempotency_key, exact)
 
 
-def _send_quietly(refund_id: int) -> None:
+def _send_quietly(refund: Refund) -> None:
     """Send after the host's commit, where an exception would look like a failure of the host's
     transaction.
     """
     try:
-        send_refund(refund_id)
+        send_refund(refund.pk)
     except Exception:  # the worker sends it
-        _log.exception("refund %s could not be sent on commit", refund_id)
+        _log.exception("refund %s of %s could not be sent on commit", refund.pk, refund.payment)

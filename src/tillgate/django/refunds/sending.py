@@ -123,9 +123,11 @@ def poll_refund(refund_id: int, actor: str = "worker") -> Refund:
         with network():
             found = hooks.query_refund(account, _request(refund), refund.refund_no)
     except TillgateError as error:
-        _log.info("the query of refund %s was inconclusive: %s", refund_id, error)
+        _log.info(
+            "the query of refund %s of %s was inconclusive: %s", refund_id, refund.payment, error
+        )
     except Exception:  # a plugin around the gateway may raise anything, and none of it is news
-        _log.exception("the query of refund %s failed in a plugin", refund_id)
+        _log.exception("the query of refund %s of %s failed in a plugin", refund_id, refund.payment)
     if found is not None and RefundStatus(found.outcome.value) != refund.status:
         status = RefundStatus(found.outcome.value)
         answer = without_personal_data(
@@ -185,7 +187,7 @@ def _send(claimed: Refund) -> Refunded | TillgateError:
     except (
         Exception
     ) as error:  # a plugin around the gateway may raise anything, after sending or before
-        _log.exception("refund %s failed in a plugin", claimed.pk)
+        _log.exception("refund %s of %s failed in a plugin", claimed.pk, claimed.payment)
         return TillgateError(f"{type(error).__name__} in a plugin")
 
 
