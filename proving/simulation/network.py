@@ -5,7 +5,7 @@ a network does to a message.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qs
@@ -80,8 +80,8 @@ class Network(httpx.BaseTransport):
         """What broke an invariant on the network; raised here, it would be one more error that the
         shop's code bears.
         """
-        self._caused: dict[str, float] = {}
-        """When an outsider last caused a query of each reference."""
+        self._caused = defaultdict[tuple[str, bool], deque[float]](deque)
+        """When outsiders caused queries of each reference, by returns and otherwise."""
         self.unusable: set[str] = set()
         """The references about which no answer can be used."""
         self.dark_until = 0.0
@@ -99,8 +99,8 @@ class Network(httpx.BaseTransport):
         operation = _OPERATIONS[path.rpartition("/")[2]]
         sent = _fields(body, request.headers["content-type"])
         reference = sent.get("reference", "")
-        if operation == "query" and actor.is_outside and self.throttle_seconds:
-            self._throttled(reference)
+        if operation == "query" and actor.path and self.throttle_seconds:
+            self._throttled(reference, is_return="/return/" in actor.path)
         if scheduler.seconds < self.dark_until:
             scheduler.pause(actor.chance.uniform(0, 1))
             raise httpx.ConnectError("the gateway is away")
@@ -147,15 +147,17 @@ class Network(httpx.BaseTransport):
         elif operation == "refund":
             self.refunds[key_of(sent.get("ipnUrl", ""))] += 1
 
-    def _throttled(self, reference: str) -> None:
-        """Hold a query that an outsider causes against the last one of the same payment."""
-        now = self._scheduler.seconds
-        before = self._caused.get(reference, -math.inf)
-        self._caused[reference] = now
+    def _throttled(self, reference: str, *, is_return: bool) -> None:
+        """Hold a query that an outsider causes against the last ones of the same payment. A return
+        may cause one more after its own.
+        """
+        now, earlier = self._scheduler.seconds, self._caused[reference, is_return]
+        before = earlier.popleft() if len(earlier) > is_return else -math.inf
+        earlier.append(now)
         if now - before < self.throttle_seconds - _ON_ITS_WAY_SECONDS:
             self.heard.append(
                 Violated(
-                    f"I7: {reference} was asked about twice in {now - before:.1f} seconds, for "
+                    f"I7: {reference} was asked about too often in {now - before:.1f} seconds, for "
                     "notifications or returns",
                 ),
             )

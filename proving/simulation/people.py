@@ -147,7 +147,7 @@ class People:
         """Send the shop an HTTP request; return the status and the body of its answer."""
         actor = self._world.scheduler.actor
         assert actor
-        actor.is_outside = True
+        actor.path = urlsplit(url).path
         try:
             found = resolve(urlsplit(url).path)
             answer = self.process(
@@ -156,7 +156,7 @@ class People:
                 is_drivers="tillgate" not in found.namespaces,
             )
         finally:
-            actor.is_outside = False
+            actor.path = ""
         return (
             (500, b"") if answer is None else (answer.status_code, getattr(answer, "content", b""))
         )

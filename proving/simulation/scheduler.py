@@ -42,9 +42,9 @@ class Actor:
         """The process has crashed: whatever clean-up its end sets off, it reaches neither the
         database nor the network.
         """
-        self.is_outside = False
-        """It acts as a process of the shop that answers a request from outside: a notification, a
-        return, the press of a button.
+        self.path = ""
+        """The path of the request from outside that it answers as a process of the shop: a
+        notification, a return, the press of a button; or empty.
         """
         self.is_held = False
         """It acts without a pause: nobody else's turn comes, and the time that it waits passes at
