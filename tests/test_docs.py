@@ -804,11 +804,14 @@ TO_RUN = [page for page in WITH_PYTHON if name_of(page) not in SHOWN_IN_PARTS | 
 
 
 @pytest.fixture
-def scaffold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder that the page about gateway plugins begins with."""
+def scaffold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The folder that the page about gateway plugins begins with; its modules are forgotten."""
     folder = write_plugin("mygateway", tmp_path, is_gateway=True).folder
     for path in (folder, folder / "src"):
         monkeypatch.syspath_prepend(path)
+    yield
+    for name in [name for name in sys.modules if re.match("tillgate_mygateway|toy_gateway", name)]:
+        del sys.modules[name]
 
 
 @pytest.mark.usefixtures("scaffold")

@@ -93,6 +93,17 @@ def test_answers_that_prove_nothing(gateway: Any, status: int) -> None:
         Call(account, "query", "A-1").send("GET", "/a")
 
 
+@pytest.mark.parametrize("status", [400, 404, 413])
+def test_proxys_page_proves_nothing(gateway: Any, status: int) -> None:
+    """The gateway behind it may know the payment, or have made the refund."""
+    handler, account = gateway
+    handler.status, handler.body = status, b"\n<!doctype html><h1>Not Found</h1>"
+    with pytest.raises(AnswerNotUnderstood):
+        Call(account, "query", "A-1").send("GET", "/a")
+    with pytest.raises(OutcomeUnknown):
+        Call(account, "refund", "A-1").send("POST", "/a")
+
+
 @pytest.mark.parametrize("body", [b"<html>", b'{"a": ', b"", b"\xff"])
 def test_broken_json_proves_nothing(gateway: Any, body: bytes) -> None:
     handler, account = gateway

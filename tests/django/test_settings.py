@@ -102,22 +102,6 @@ def test_every_celery_task_is_explained() -> None:
     assert BEAT_SCHEDULE["tillgate-worker"]["task"] in known
 
 
-def test_every_option_of_the_worker_is_explained() -> None:
-    from tillgate.django.management.commands.tillgate import Command
-
-    text = Command().create_parser("manage.py", "tillgate")
-    (subparsers,) = (action for action in text._actions if action.dest == "subcommand")
-    own = {
-        option
-        for action in subparsers.choices["worker"]._actions  # type: ignore[index]
-        for option in action.option_strings
-        if option.startswith("--")
-    }
-    shared = {"--help", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color"}
-    explained = rows(section(read("docs/how-to/run-the-worker.md"), "Options"))
-    assert {name for name in explained if name.startswith("--")} == own - shared
-
-
 ACCOUNT = {"BASE_URL": "https://pay.example", "MERCHANT_NO": "200043", "TOKEN": "canary-token"}
 HERE = "TILLGATE['ACCOUNTS']['main']"
 

@@ -29,6 +29,7 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
         currency=order.currency,
         lines=(Goods.named("Something nice"),),
         not_payable_detail=None if order.status == "open" else f"it is {order.status}",
+        is_cancelled=order.status == "cancelled",
     )
 
 

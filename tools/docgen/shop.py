@@ -73,12 +73,11 @@ def _lines() -> Iterator[str]:
     for group in GROUPS:
         module = import_module(f"tillgate.shop.{group}")
         title, _, rest = (inspect.getdoc(module) or "").partition(":")
-        subject = first_sentence(rest)
         if group in _HELPERS:
             names = ", ".join(f"`{name}`" for name in module.__all__)
-            helpers.append(f"| {names} | {title}: {subject} |")
+            helpers.append(f"| {names} | {title}: {first_sentence(rest)} |")
             continue
-        yield from (f"## {title}", "", subject[:1].upper() + subject[1:], "")
+        yield from (f"## {title}", "")
         for name in module.__all__:
             found = getattr(module, name)
             yield linked(f"- {_shown(name, found)}{_effect(found)}", _TARGETS)

@@ -33,7 +33,7 @@ def double(settings: Any) -> SaleorDouble:
     double = Storefront.saleor = running_double()
     double.faults.clear()
     double.requests.clear()
-    double.is_down, double.strategy = False, "CHARGE"
+    double.is_down, double.strategy, double.version = False, "CHARGE", "3.23.28"
     settings.TILLGATE_SALEOR = {"SALEORS": {double.origin: {"STOREFRONTS": ["http://testserver"]}}}
     return double
 

@@ -28,6 +28,7 @@ from django.test import Client
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
+from tests.schema import faults, faults_of_variables
 from tests.shapes import faults_of
 from tillgate_saleor.documents import Event
 
@@ -75,6 +76,7 @@ class Noted:
     amount: Decimal
     time: datetime
     message: str = ""
+    external_url: str = ""
 
 
 @dataclass
@@ -92,6 +94,23 @@ class DoubleTransaction:
     actions: list[str] = field(default_factory=list)
     events: list[Noted] = field(default_factory=list)
     answers: list[dict[str, Any]] = field(default_factory=list)
+    method: dict[str, Any] = field(default_factory=dict)
+    """What paid it, as the App has told."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether money for it is on its way."""
+        kinds = {event.type for event in self.events}
+        return "CHARGE_REQUEST" in kinds and not kinds & {"CHARGE_SUCCESS", "CHARGE_FAILURE"}
+
+    @property
+    def pending(self) -> Decimal:
+        """What is on its way."""
+        return self.amount if self.is_pending else Decimal(0)
+
+    @property
+    def _last(self) -> list[Noted]:
+        return [event for event in self.events if event.type != "INFO"][-1:]
 
     def counted(self, kind: str) -> Decimal:
         """Return the money of successes, by pspReference, of which the last word counts."""
@@ -121,7 +140,7 @@ class DoubleTransaction:
     @property
     def has_failed(self) -> bool:
         """Whether the last word about it is that nobody paid."""
-        return bool(self.events) and self.events[-1].type == "CHARGE_FAILURE"
+        return bool(self._last) and self._last[-1].type == "CHARGE_FAILURE"
 
 
 @dataclass
@@ -165,6 +184,7 @@ class SaleorDouble:
     """A Saleor."""
 
     strategy = "CHARGE"
+    version = "3.23.28"
     tells_costs = True
     """Whether it has installed an App that asks what a checkout costs."""
     identifier: str | None = "tillgate"
@@ -332,7 +352,8 @@ class SaleorDouble:
                 raise Refused("NOT_FOUND")
             transaction = next((one for one in source.transactions if one.key == key), None)
             if transaction is None:
-                wanted = amount if amount is not None else source.total - source.charged
+                pending = sum((one.pending for one in source.transactions), Decimal(0))
+                wanted = source.total - source.charged - pending if amount is None else amount
                 identifier = _global_id("TransactionItem", uuid.uuid4())
                 now = datetime.now(UTC).isoformat()
                 transaction = DoubleTransaction(
@@ -350,7 +371,9 @@ class SaleorDouble:
         return transaction, self._session(Event.INITIALIZE, transaction, body)
 
     def process(self, transaction: DoubleTransaction) -> Any:
-        """Ask how a transaction stands."""
+        """Ask how a transaction stands. Of a pending charge it asks no App."""
+        if transaction.is_pending:
+            return {"result": "CHARGE_REQUEST", "pspReference": transaction.psp_reference}
         return self._session(
             Event.PROCESS,
             transaction,
@@ -381,12 +404,14 @@ class SaleorDouble:
 
     def _source(self, source: Source) -> dict[str, Any]:
         channel = {"slug": "default-channel", "currencyCode": source.currency}
-        balance = {"amount": _number(source.charged - source.total)}
-        names = ("chargePendingAmount", "authorizedAmount", "authorizePendingAmount")
+        pending = sum((one.pending for one in source.transactions), Decimal(0))
+        balance = {"amount": _number(source.charged + pending - source.total)}
+        names = ("authorizedAmount", "authorizePendingAmount")
         held = [
             {
                 "id": one.id,
                 "chargedAmount": {"amount": _number(one.charged)},
+                "chargePendingAmount": {"amount": _number(one.pending)},
                 **{name: {"amount": 0.0} for name in names},
             }
             for one in source.transactions
@@ -410,7 +435,7 @@ class SaleorDouble:
         common = {
             "__typename": event.typename,
             "issuedAt": datetime.now(UTC).isoformat(),
-            "version": "3.23.28",
+            "version": self.version,
         }
         return json.dumps({**common, "recipient": {"id": self.app_id}, **fields, **more}).encode()
 
@@ -496,6 +521,7 @@ class SaleorDouble:
                 exact,
                 moment,
                 said.get("message", ""),
+                said.get("externalUrl", ""),
             ),
         )
 
@@ -548,6 +574,11 @@ class SaleorDouble:
         self.requests.append(
             (query.split("(")[0].split("{")[0].strip() or "app", json.dumps(variables)),
         )
+        version = self.version.rpartition(".")[0]
+        found = faults(query, version) or faults_of_variables(query, variables, version)
+        self.faults += [f"{query.split('(')[0]}: {fault}" for fault in found]
+        if found:
+            return {"errors": [{"message": "; ".join(found)}]}
         app_id = self.tokens.get(token)
         if app_id is None:  # a token that is not taken is an answer like any other, with HTTP 200
             return json.loads(_recorded("005-charge-success-bad-token")["response"]["body_raw"])  # type: ignore[no-any-return]
@@ -570,8 +601,12 @@ class SaleorDouble:
             variables["pspReference"],
             Decimal(variables["amount"]),
             moment,
-            variables["message"],
+            variables.get("message") or "",
+            variables.get("externalUrl") or "",
         )
+        if "externalUrl" in variables and not 0 < len(event.external_url) <= 200:
+            self.faults.append(f"externalUrl is {event.external_url!r}")
+        was_pending = transaction.is_pending
         with self.lock:
             try:
                 is_new = self._keep(transaction, event)
@@ -579,7 +614,9 @@ class SaleorDouble:
                 return _reported(error=("pspReference", "INCORRECT_DETAILS"))
             if is_new:  # of what it knows already it takes nothing
                 transaction.actions = variables["availableActions"]
-            if event.type == "CHARGE_FAILURE":
+            transaction.method = variables.get("paymentMethodDetails") or transaction.method
+            # After a pending charge that failed, the order's time to be paid goes on.
+            if event.type == "CHARGE_FAILURE" and not was_pending:
                 self._expire(transaction.source)
         return _reported(already=not is_new)
 

@@ -308,6 +308,55 @@ def test_open_review_links_to_admin(
     assert all(link["rel"] == "noopener" for link in outline.links)
 
 
+def find(saleor: SaleorDouble, text: str) -> str:
+    headers = {
+        "Authorization": f"Bearer {saleor.page_token()}",
+        "Saleor-Api-Url": saleor.api_url,
+    }
+    answer = Client().post("/app/content", {"q": text}, headers=headers)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_found_payment_shows_facts_and_history(saleor: SaleorDouble, world: World) -> None:
+    """A clerk pastes the pspReference of a transaction, and reads what there is to know."""
+    _, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    world.time.advance(seconds=10)
+    world.run_worker()
+    text = find(saleor, f" {said['pspReference']} ")
+    outline = Outline()
+    outline.feed(text)
+    assert outline.headings[0] == "Payments found"
+    assert outline.labels <= outline.ids
+    assert "Payment method" in text
+    assert "Paid USD 19.90 with Alipay" in text
+
+
+@pytest.mark.parametrize("text", ["x", "x" * 10_000, "' OR 1=1 --", "<script>alert(1)</script>"])
+def test_search_without_result_says_so(text: str, saleor: SaleorDouble, world: World) -> None:
+    saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
+    found = find(saleor, text)
+    assert "No payment was found." in found
+    assert "<script>alert" not in found
+
+
+def test_payment_of_other_saleor_is_not_found(
+    saleor: SaleorDouble, world: World, settings: Any
+) -> None:
+    other = SaleorDouble()
+    try:
+        settings.TILLGATE_SALEOR = {
+            "SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"]}, other.origin: {}},
+        }
+        assert other.install()[0] == 200
+        _, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
+        assert "No payment was found." not in find(saleor, said["pspReference"])
+        assert "No payment was found." in find(other, said["pspReference"])
+    finally:
+        other.close()
+
+
 def test_reviews_of_other_saleor_stay_hidden(
     saleor: SaleorDouble,
     world: World,

@@ -124,6 +124,15 @@ def test_review_page_fits_and_is_accessible(
         )
         <= 0
     )
+    app(page).get_by_role("button", name="Show payment").first.click()
+    expect(app(page).get_by_role("heading", name="Payments found")).to_be_visible()
+    assert [one["id"] for one in Axe().run(frame).response["violations"]] == []
+    assert (
+        frame.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth",
+        )
+        <= 0
+    )
     app(page).get_by_role("link").last.focus()
     page.keyboard.press("Tab")
     expect(app(page).get_by_role("button", name="Test the connection")).to_be_focused()

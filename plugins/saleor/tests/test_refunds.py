@@ -22,7 +22,7 @@ from tillgate.django.orders.locking import OrderHeld
 from tillgate.django.payments import reconciling
 from tillgate.django.refunds import queueing
 from tillgate.sandbox import PUBLISHED_STORE_NO
-from tillgate.shop import locked_order, settle_refund, states
+from tillgate.shop import RefundNotPossible, locked_order, settle_refund, states
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
 from tillgate_saleor import refunds
@@ -391,9 +391,20 @@ def test_refund_of_held_order_fails_readably(
     _, said = saleor.request_refund(paid, Decimal("5.00"))
     assert (said["result"], said["message"]) == (
         "REFUND_FAILURE",
-        "another transaction holds the order.",
+        "Another transaction holds the order.",
     )
     assert not Refund.objects.exists()
+
+
+def test_refused_refund_is_said_for_staff(
+    saleor: SaleorDouble,
+    paid: DoubleTransaction,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error = RefundNotPossible("payment T-1: nothing is left", "nothing is left to refund")
+    monkeypatch.setattr("tillgate.shop.refund", Mock(side_effect=error))
+    _, said = saleor.request_refund(paid, Decimal("5.00"))
+    assert said["message"] == "Nothing is left to refund."
 
 
 def test_dying_process_refunds_nothing_twice(

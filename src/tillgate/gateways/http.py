@@ -114,8 +114,8 @@ class Call:
         answer beside 2xx, and `refusal` reads the gateway's code and message.
 
         Raises `NotSent`, `WrongCredentials` (401, 403), `OrderNotFound` (404 of a query), `Refused`
-        (other 4xx), and for all that proves nothing, such as 429, 5xx and a redirect,
-        `OutcomeUnknown` where money may have moved, else `AnswerNotUnderstood`.
+        (other 4xx), and for all that proves nothing, such as 429, 5xx, a redirect and a page of
+        HTML, `OutcomeUnknown` where money may have moved, else `AnswerNotUnderstood`.
         """
         is_ahead = self.moves_money and moves_money is False
         try:
@@ -179,6 +179,10 @@ class Call:
         status = answer.status
         if not 400 <= status < 500 or status in _PROVES_NOTHING:
             return self.unknown(f"HTTP {status}", status)
+        is_page = answer.body.lstrip()[:1] == b"<"
+        if is_page and status not in (401, 403):
+            # A proxy's: the gateway's interface speaks JSON, and may know the payment.
+            return self.unknown(f"HTTP {status} with a page", status)
         try:
             said = refusal(answer)
         except Exception:  # noqa: BLE001  # an answer may be anything

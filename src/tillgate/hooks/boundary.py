@@ -55,6 +55,9 @@ def _text(longest: int, *, may_be_none: bool = False, may_be_empty: bool = False
     )
 
 
+_NUMBER: Final = _text(LONGEST_NUMBER)
+
+
 def _one(kind: type) -> _Rule:
     return f"a {kind.__name__} or None", lambda value: value is None or isinstance(value, kind)
 
@@ -122,7 +125,7 @@ _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
             lambda value: (
                 isinstance(value, tuple)
                 and len(value) <= _MOST_NUMBERS
-                and all(map(_text(LONGEST_NUMBER)[1], value))
+                and all(map(_NUMBER[1], value))
             ),
         ),
     },

@@ -120,7 +120,7 @@ def tillgate_close(
 ) -> bool | None:
     """Close an open payment at the gateway, so that it can no longer be paid.
 
-    Called by the worker, once for each payment whose page nobody should pay any more: the order was
+    Called by the worker, once for each payment that should not be paid any more: the order was
     cancelled or paid by another payment, or the shopper has begun another payment, with another
     method or for another price. Return True when it can no longer be paid, also when it had closed
     before, and False when it is paid or its money is on its way. Tillgate queries the payment after
@@ -146,14 +146,14 @@ def tillgate_read_notification(
 ) -> Sequence[Hint] | None:
     """Verify a notification that came to the account's own address, and return what it is about.
 
-    Called by the Django app for each POST to `/webhook/<alias>/` below its pages, whose address
-    `PaymentRequest.webhook_url` has, and `tillgate.shop.webhook_url` returns; and for each request
-    to `/notification/<key>/`, the `ipn_url` of one payment, where a forged one is kept and counted.
-    `headers` finds a name in any case, and `body` is bounded. Raise `SignatureMismatch` when the
-    notification is not the gateway's, or `AnswerNotUnderstood` when it cannot be read: the answer
-    is then 400. A hint names a payment by its reference or transaction number; Tillgate queries the
-    payments that it knows, and believes only the answers. A hint with both gives the number to the
-    query of a payment whose number is not known yet, such as one whose creation got no answer.
+    Called for each POST to `/webhook/<alias>/` below Tillgate's pages, the address that
+    `tillgate.shop.webhook_url` returns; and for each request to `/notification/<key>/`, the
+    `ipn_url` of one payment, where a forged one is kept and counted. `headers` finds a name in any
+    case, and `body` is bounded. Raise `SignatureMismatch` when the notification is not the
+    gateway's, or `AnswerNotUnderstood` when it cannot be read: the answer is then 400. A hint names
+    a payment by its reference or transaction number; Tillgate queries the payments that it knows,
+    and believes only the answers. A hint with both gives the number to the query of a payment whose
+    number is not known yet, such as one whose creation got no answer.
 
     Call no gateway here: the web process waits for it. Where a notification names only another
     number of a payment, such as that of a charge, return it as `transaction_no`: the worker calls
@@ -195,10 +195,10 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
     """Return an order's lines, its price with its currency and whether it may be paid now; None
     when the shop does not know it.
 
-    Called when a payment of the order is started and again when its money has come, both under the
-    order's lock and inside a database transaction, so Tillgate sees that an order was edited or
-    closed in between. The pages on which a shopper can pay call it as well, outside of both. After
-    an error it is called again, and no money is lost.
+    Called under the order's lock and inside a database transaction, when a payment is started and
+    again when its money has come, since the order may have changed in between. The pages on which a
+    shopper can pay call it as well, outside of both. After an error it is called again, and no
+    money is lost.
     """
 
 
@@ -207,9 +207,9 @@ def tillgate_find_orders(text: str, limit: int) -> Sequence[str] | None:
     """Return the keys of orders that staff search for: by number, or by the shopper's name or
     e-mail address.
 
-    Called by the search of Django's admin with 3 to 100 characters that a person typed, without a
-    `#` before them. Return at most `limit` keys, the newest first; none for another order's number.
-    Tillgate stores neither the text nor the answer. After an error the search goes on without it.
+    Called by the search of Django's admin with 3 to 100 characters, without a `#` before them.
+    Return at most `limit` keys, the newest first; none for another order's number. Tillgate stores
+    neither the text nor the answer. After an error the search goes on without it.
     """
 
 
@@ -236,12 +236,11 @@ def tillgate_payment_paid(payment: Payment) -> PaidOutcome | None:
 def tillgate_order_unpaid(order: Order) -> None:
     """Release what the order holds: no payment of it is open or paid any more.
 
-    Called `ORDER_UNPAID_AFTER_MINUTES` after the last payment failed or expired, after the order
-    was opened without a payment, or after money that never paid the order was refunded entirely. It
-    comes earlier only where `ORDER_PAYABLE_FOR_MINUTES` after the first payment are over, without
-    the time in which money was under way. Money may still come later: it opens a review if the
-    order was released. An order that is described as
-    payable with an amount of zero has nothing to pay, and is not released.
+    Called `ORDER_UNPAID_AFTER_MINUTES` after the order was opened, after its last payment failed or
+    expired, or after money that never paid it was refunded entirely. It comes earlier only where
+    `ORDER_PAYABLE_FOR_MINUTES` after the first payment are over, without the time in which money
+    was under way. Money may still come later: it opens a review if the order was released. An order
+    that is described as payable with an amount of zero has nothing to pay, and is not released.
 
     It is called for a closed order too, and again after late money was refunded: change an open
     order only, and do not raise.

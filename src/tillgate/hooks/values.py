@@ -61,7 +61,7 @@ class OrderDescription:
     order: for another account than `default`, or with data of the plugin's own.
 
     `is_cancelled`: the shop has cancelled the order. The ledger check names a cancelled order whose
-    money the gateway still holds.
+    money the gateway still holds, and the page of one whose time to pay has passed says so.
     """
 
     number: str

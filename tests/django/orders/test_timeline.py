@@ -158,7 +158,10 @@ def test_a_refund_made_elsewhere(world: World) -> None:
     world.sandbox.control.reverse(payment.reference)
     actions.poll_now(payment, "ann")
     entered = record_external_refund(payment.pk, "12.50", staff="bob")
-    message = "it was paid, and now the gateway says 'reversed'"
+    message = (
+        "it was paid, and now the gateway says 'reversed': the shopper's bank took the money back "
+        "(charge-back), or it was refunded in the gateway's own pages"
+    )
     assert story(payment.order.key)[4:] == [
         ("review.opened", "staff:ann", f"Payment {payment.reference}: {message}.", "payment"),
         ("event.delivered", "outbox", "the shop was told: review-opened", "payment"),

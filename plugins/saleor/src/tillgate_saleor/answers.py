@@ -11,13 +11,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from django.utils import timezone
 
 Answer = dict[str, Any]
 
-_LONGEST_MESSAGE = 500  # Saleor keeps 512 characters
+LONGEST_MESSAGE: Final = 500  # Saleor keeps 512 characters
 
 
 def answer(
@@ -29,8 +29,10 @@ def answer(
     message: str = "",
     data: Mapping[str, Any] | None = None,
     actions: Sequence[str] | None = None,
+    external_url: str = "",
 ) -> Answer:
-    """Return the result of a transaction or a request. `amount` is in the transaction's currency.
+    """Return the result of a transaction or a request. `amount` is in the transaction's currency,
+    `external_url` the gateway's own page.
 
     `actions` are the actions open to staff from now on. `at` is the time of the result, by the
     service's clock. Of a success and a failure with one pspReference Saleor uses the later one. So
@@ -44,11 +46,13 @@ def answer(
     if at is not None:
         said["time"] = moment(at)
     if message:
-        said["message"] = message[:_LONGEST_MESSAGE]
+        said["message"] = message[:LONGEST_MESSAGE]
     if data:
         said["data"] = dict(data)
     if actions is not None:
         said["actions"] = list(actions)
+    if external_url:
+        said["externalUrl"] = external_url
     return said
 
 

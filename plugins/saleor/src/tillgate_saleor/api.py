@@ -21,7 +21,7 @@ from tillgate.shop import money
 from tillgate.shop.http import DeadlineTransport, keep_to
 from tillgate_saleor.bodies import PaidTransaction, Source
 from tillgate_saleor.conf import get_settings
-from tillgate_saleor.documents import APP_ID, COSTS, PAID_FOR, REPORT
+from tillgate_saleor.documents import APP_ID, COSTS, PAID_FOR, REPORT, REPORT_WITH_METHOD
 from tillgate_saleor.models import LONGEST_ID
 
 _SECONDS: Final = 5.0
@@ -59,7 +59,8 @@ class ReportRefused(SaleorError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
     """An event to report to a Saleor. `amount` is text in the transaction's currency, `time` an ISO
-    8601 moment with its offset.
+    8601 moment with its offset, `external_url` the gateway's own page, or empty, and `method` what
+    paid, as Saleor 3.22 and later take it, or None.
     """
 
     transaction_id: str
@@ -69,6 +70,8 @@ class Reported:
     time: str
     message: str
     available_actions: tuple[str, ...]
+    external_url: str = ""
+    method: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +174,7 @@ def report(api_url: str, token: SecretStr, event: Reported) -> None:
     """Report an event of a transaction. A repeated report counts as success; raises a `SaleorError`
     if Saleor does not accept it.
     """
-    variables = {
+    variables: dict[str, Any] = {
         "id": event.transaction_id,
         "type": event.type,
         "pspReference": event.psp_reference,
@@ -180,7 +183,12 @@ def report(api_url: str, token: SecretStr, event: Reported) -> None:
         "message": event.message,
         "availableActions": list(event.available_actions),
     }
-    answer = _asked(api_url, token, REPORT, variables).get("transactionEventReport")
+    if event.external_url:
+        variables["externalUrl"] = event.external_url
+    if event.method:
+        variables["paymentMethodDetails"] = event.method
+    document = REPORT_WITH_METHOD if event.method else REPORT
+    answer = _asked(api_url, token, document, variables).get("transactionEventReport")
     if not isinstance(answer, Mapping) or not isinstance(answer.get("errors"), list):
         raise Unreachable(f"{api_url} did not say what became of the report")
     for error in answer["errors"]:

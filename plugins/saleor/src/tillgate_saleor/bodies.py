@@ -180,6 +180,8 @@ class Body(_Part):
     actions: ClassVar[frozenset[str]] = frozenset()
 
     typename: str | None = Field(default=None, alias="__typename")
+    version: str | None = Field(default=None, max_length=32)
+    """The Saleor's version."""
     recipient: Recipient
 
 

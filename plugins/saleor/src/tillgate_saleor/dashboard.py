@@ -1,5 +1,5 @@
 """The App's page inside Saleor's dashboard: the account of each channel, whether its gateway
-answers, and the open reviews.
+answers, the open reviews, and a search for payments.
 
 The page itself contains no data. The dashboard passes it a token, and its script uses the token to
 fetch the data. The Saleor signs the token for this App and one member of its staff, for a few
@@ -30,8 +30,12 @@ from tillgate.shop import (
     OpenReview,
     absolute_url,
     check_account,
+    clerk_timeline,
     find_account,
+    find_orders,
     newest_reviews,
+    order_states,
+    payment_summary,
     without_atomic_requests,
 )
 from tillgate_saleor.conf import PLUGIN, get_settings
@@ -41,6 +45,7 @@ from tillgate_saleor.signatures import BadSignature, read_token
 
 _PERMISSION: Final = "HANDLE_PAYMENTS"
 _SHOWN_AT_MOST: Final = 50
+_FOUND_AT_MOST: Final = 10
 _TEST_SECONDS: Final = 5.0
 _FOLDER: Final = Path(__file__).parent / "web"
 _TYPES: Final = {"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"}
@@ -104,7 +109,7 @@ def asset(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def content(request: HttpRequest) -> HttpResponse:
     """Return the page's data to a holder of the dashboard's token; with `test=1` query each gateway
-    first.
+    first. `q` in the body is a text to find payments by.
     """
     installation = _installation(request.headers.get("Saleor-Api-Url", ""))
     token = request.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -133,7 +138,10 @@ def content(request: HttpRequest) -> HttpResponse:
         accounts=accounts,
         at_most=_SHOWN_AT_MOST,
     )
+    text = request.POST.get("q", "").strip()
     values = {
+        "text": text,
+        "found": list(_found(installation, text)) if text else [],
         "installation": installation,
         "channels": channels,
         "tests": [_test(alias) for alias in accounts] if request.GET.get("test") else None,
@@ -142,6 +150,19 @@ def content(request: HttpRequest) -> HttpResponse:
         "all_url": _admin("review_changelist"),
     }
     return render(request, "tillgate_saleor/content.html", values)
+
+
+def _found(installation: Installation, text: str) -> Iterator[dict[str, Any]]:
+    """Yield the payments of the Saleor's orders that a text may mean."""
+    ours = f"{installation.pk}:"
+    keys = (key for key in find_orders(PLUGIN, text) if key.startswith(ours))
+    for order in order_states(PLUGIN, islice(keys, _FOUND_AT_MOST)):
+        for payment in order.payments:
+            yield {
+                "payment": payment,
+                "summary": payment_summary(PLUGIN, payment.id),
+                "lines": clerk_timeline(PLUGIN, order.key, payment_id=payment.id),
+            }
 
 
 def _installation(api_url: str) -> Installation | None:

@@ -71,16 +71,22 @@ COSTS: Final = f"""query Costs($id: ID!) {{
   transaction(id: $id) {{ order {{ __typename {_ORDER} }} checkout {{ __typename {_CHECKOUT} }} }}
 }}"""
 
-REPORT: Final = """mutation Report(
+_REPORT: Final = """mutation Report(
   $id: ID!, $type: TransactionEventTypeEnum!, $pspReference: String!,
   $amount: PositiveDecimal!, $time: DateTime!,
-  $message: String, $availableActions: [TransactionActionEnum!]
+  $message: String, $externalUrl: String, $availableActions: [TransactionActionEnum!]%s
 ) {
   transactionEventReport(
     id: $id, type: $type, pspReference: $pspReference, amount: $amount, time: $time,
-    message: $message, availableActions: $availableActions
+    message: $message, externalUrl: $externalUrl, availableActions: $availableActions%s
   ) {
     alreadyProcessed
     errors { field code message }
   }
 }"""
+REPORT: Final = _REPORT % ("", "")
+REPORT_WITH_METHOD: Final = _REPORT % (
+    ", $paymentMethodDetails: PaymentMethodDetailsInput",
+    ", paymentMethodDetails: $paymentMethodDetails",
+)
+"""The report with what paid, which Saleor takes since 3.22."""

@@ -34,6 +34,8 @@ class Installation(models.Model):
     keys = models.JSONField(default=dict)
     """The JSON Web Key Set of the Saleor as it was last fetched."""
     keys_fetched_at = models.DateTimeField(null=True, blank=True)
+    version = models.CharField(max_length=32, blank=True, default="", db_default="")
+    """Its version by its newest webhook; empty before the first."""
     installed_at = models.DateTimeField(_("installed"))
     uninstalled_at = models.DateTimeField(_("uninstalled"), null=True, blank=True)
 

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from django.utils.translation import gettext as _
 
 from tillgate.hooks import (
+    Event,
     Order,
     OrderDescription,
     PaidOutcome,
@@ -25,10 +26,19 @@ from tillgate.hooks import (
     RefundStatus,
     Review,
 )
-from tillgate.shop import OutboxStatus, find_payment, now, remote_events
+from tillgate.shop import (
+    OutboxStatus,
+    PaymentState,
+    ReviewReason,
+    find_payment,
+    locked_order,
+    now,
+    remote_events,
+)
 from tillgate_saleor import reports
 from tillgate_saleor.conf import PLUGIN, get_settings
 from tillgate_saleor.costs import PAID_NOTHING, left_to_pay, parts_of
+from tillgate_saleor.facts import declined_text
 from tillgate_saleor.models import AskedRefund, Purchase, Transaction
 from tillgate_saleor.transactions import CHARGED, find_purchase, paid_at, payment_of, transaction_of
 
@@ -36,6 +46,22 @@ _CHECKOUT: Final = b64encode(b"Checkout:").decode()
 """The beginning of a checkout's identifier in Saleor."""
 _NOT_CHARGED: Final = "CHARGE_FAILURE"
 """The report that an order is unpaid."""
+_REQUESTED: Final = "CHARGE_REQUEST"
+"""The report that money is on its way."""
+_INFO: Final = "INFO"
+"""The report of a message for staff."""
+_IN_DOUBT: Final = frozenset(
+    {
+        ReviewReason.CHANGED_AFTER_PAID,
+        ReviewReason.DISPUTED,
+        ReviewReason.MANUAL_REVIEW,
+        ReviewReason.REFUND_RETURNED,
+    }
+)
+"""Reasons of reviews whose message is for staff of Saleor too: its books do not show it."""
+_ON_ITS_WAY: Final = "payment.processing"
+_ENDED: Final = frozenset({"payment.failed", "payment.closed", "payment.expired"})
+"""The events of payments that ended unpaid."""
 
 
 def describe(order_key: str) -> OrderDescription | None:
@@ -116,13 +142,28 @@ def _was_reported(payment: Payment, kind: str) -> bool:
 
 
 def review_opened(review: Review) -> None:
-    """Queue the report of money that paid nothing, if Saleor has no report of it."""
+    """Queue the report of money that paid nothing, if Saleor has no report of it, and a message
+    about money in doubt.
+    """
     held = review.payment
-    if review.reason not in PAID_NOTHING or held is None or held.status != PaymentStatus.PAID:
+    told = transaction_of(held) if held else None
+    if held is None or told is None or held.status != PaymentStatus.PAID:
         return
-    told = transaction_of(held)
-    if told is not None and not _was_reported(held, CHARGED):
+    if review.reason in PAID_NOTHING and not _was_reported(held, CHARGED):
         _report_charged(told, held)
+    if review.reason in _IN_DOUBT:
+        _inform(told, held, f"{held.reference}-V{review.id}", review.message)
+
+
+def _inform(told: Transaction, payment: Payment, reference: str, message: str) -> None:
+    """Queue a message for staff. Its pspReference is its own: Saleor keeps one for each."""
+    actions = _actions(find_payment(PLUGIN, payment_id=payment.id))
+    reports.enqueue(told, _INFO, reference, payment.amount, message, actions, payment_id=payment.id)
+
+
+def _actions(payment: PaymentState | None) -> list[str]:
+    """Return the actions that staff have on a payment's transaction."""
+    return ["REFUND"] if payment and payment.refundable_amount else []
 
 
 def _report_charged(told: Transaction, payment: Payment) -> None:
@@ -131,7 +172,7 @@ def _report_charged(told: Transaction, payment: Payment) -> None:
         CHARGED,
         payment.reference,
         payment.amount,
-        _("Paid."),
+        "",
         ["REFUND"],
         at=paid_at(payment),
         payment_id=payment.id,
@@ -153,15 +194,44 @@ def unpaid(order: Order) -> None:
             or transaction_of(payment) != begun
         ):
             continue
-        reports.enqueue(
-            begun,
-            _NOT_CHARGED,
-            payment.reference,
-            payment.amount,
-            _("Nobody paid."),
-            [],
-            payment_id=payment.id,
-        )
+        _report_not_charged(begun, payment, _("Nobody paid."))
+
+
+def moved(event: Event) -> None:
+    """Queue the report of money that is on its way, and of such money that did not come. Between
+    them Saleor takes it for pending, and asks the shopper for nothing.
+    """
+    begins = event.name == _ON_ITS_WAY
+    ends = event.name in _ENDED and "was_under_way" in event.fields
+    payment = find_payment(PLUGIN, reference=event.reference) if begins or ends else None
+    told = transaction_of(payment) if payment else None
+    if payment is None or told is None:
+        return
+    with locked_order(PLUGIN, payment.order.key) as order:
+        fresh = order.payment(payment.id)
+        if fresh is None or fresh.status == PaymentStatus.PAID:
+            return
+        if ends and not fresh.is_open:
+            _report_not_charged(told, fresh, _("The money did not come."))
+        elif begins and fresh.is_processing:
+            message = _("The money is on its way.")
+            _report(told, _REQUESTED, fresh, message)
+
+
+def _report_not_charged(told: Transaction, payment: PaymentState, message: str) -> None:
+    """Queue the report that a payment ended unpaid, and before it why it was declined: a storefront
+    shows the message of the first report of a failure, and Saleor keeps no other.
+    """
+    if declined_text(payment.id):
+        _inform(told, payment, f"{payment.reference}-N", "")
+    _report(told, _NOT_CHARGED, payment, message)
+
+
+def _report(told: Transaction, kind: str, payment: Payment, message: str) -> None:
+    """Queue the report of an event after which staff have no action."""
+    reports.enqueue(
+        told, kind, payment.reference, payment.amount, message, [], payment_id=payment.id
+    )
 
 
 def refund_changed(refund: Refund) -> None:
@@ -190,7 +260,7 @@ def refund_changed(refund: Refund) -> None:
     kind, message = (
         ("REFUND_SUCCESS", _("Refunded.")) if is_done else ("REFUND_FAILURE", _("Not refunded."))
     )
-    actions = ["REFUND"] if payment.refundable_amount else []
+    actions = _actions(payment)
     reference = refund_reference(payment.reference, refund.id)
     reports.enqueue(
         told,

@@ -35,6 +35,7 @@ from tillgate_saleor.answers import Answer, answer, failure
 from tillgate_saleor.conf import PLUGIN, Channel, get_settings, origin_of
 from tillgate_saleor.costs import kept_for, left_to_pay, note_costs, paid_for, parts_of
 from tillgate_saleor.deadline import ANSWER_WITHIN_SECONDS, TooLate, within
+from tillgate_saleor.facts import gateway_page, paid_text
 from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.transactions import (
     DATA_KEY,
@@ -392,8 +393,9 @@ def _standing(
             psp_reference=reference,
             amount=amount,
             at=paid_at(payment),
-            message=_("Paid."),
+            message=paid_text(payment),
             actions=["REFUND"],
+            external_url=gateway_page(payment.id),
         )
     if not (payment.is_open or payment.reported_paid):
         return _failed(payment, f"{payment.unpaid_detail} {_('Nothing was charged.')}")
@@ -401,6 +403,8 @@ def _standing(
         return _failed(payment, _("This was canceled. Nothing was charged."))
     if _is_paid(payment.order.key):
         return _paid_by_another(begun)  # its payment page would take the money again (I4)
+    if payment.is_processing and not payment.reported_paid:
+        return _on_its_way(payment)
     if not (payment.payment_url or payment.reported_paid):
         return _not_begun(payment)
     is_live = may_continue(payment.id) and not _why_over(begun.installation, bill)
@@ -413,6 +417,20 @@ def _standing(
         else _("The payment is being confirmed."),
         data={"cashierUrl": payment.payment_url} if is_live else None,
         actions=[] if payment.reported_paid else ["CANCEL"],
+    )
+
+
+def _on_its_way(payment: PaymentState) -> Answer:
+    """Return that the shopper has finished. Nobody can cancel it any more, and Saleor asks no more:
+    a report says how it ends.
+    """
+    return answer(
+        "CHARGE_REQUEST",
+        psp_reference=payment.reference,
+        amount=payment.amount,
+        message=_("The money is on its way."),
+        actions=[],
+        external_url=gateway_page(payment.id),
     )
 
 
@@ -486,7 +504,11 @@ def cancel(installation: Installation, body: bodies.Cancelation, raw: bytes) -> 
         )
     if not _cancel_unless_paid(begun, payment):
         return failure("CANCEL", _("The shopper has paid. Give the money back instead."), raw)
-    message = _("If the shopper still pays on the payment page, a person is told.")
+    message = (
+        _("The money is on its way. If it comes, a person is told.")
+        if payment.is_processing
+        else _("If the shopper still pays on the payment page, a person is told.")
+    )
     return answer(
         "CANCEL_SUCCESS",
         psp_reference=payment.reference,

@@ -22,6 +22,7 @@ from tillgate_saleor import bodies
 from tillgate_saleor.answers import Answer, answer, failure
 from tillgate_saleor.conf import PLUGIN
 from tillgate_saleor.deadline import ANSWER_WITHIN_SECONDS, TooLate, within
+from tillgate_saleor.facts import gateway_page
 from tillgate_saleor.models import AskedRefund, Installation, Transaction
 from tillgate_saleor.orders import refund_reference
 from tillgate_saleor.transactions import find_transaction, payment_of, transaction_of
@@ -71,7 +72,8 @@ def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answe
     except InvalidRequest as error:
         return failure(_REFUND, _("The amount %(detail)s.") % {"detail": error.remedy}, raw)
     except TillgateError as detail:  # it is not possible now, or another process has the order
-        return failure(_REFUND, f"{detail}.", raw)
+        said = getattr(detail, "for_staff", str(detail)).rstrip(".")
+        return failure(_REFUND, f"{said[:1].upper()}{said[1:]}.", raw)
     except TooLate:
         pass  # its row has the latest result
     asked = _asked(begun, digest)
@@ -110,6 +112,14 @@ def _ask(
         ).save(force_insert=True)
 
 
+def _refused_text(answer: str) -> str:
+    """Return why a refund was refused, as far as the gateway says it."""
+    said = answer.rstrip(".")
+    if not said:
+        return _("The gateway refused the refund.")
+    return _("The gateway refused the refund: %(answer)s.") % {"answer": said}
+
+
 def _outcome(asked: AskedRefund, payment_id: str) -> Answer:
     payment = find_payment(PLUGIN, payment_id=payment_id)
     assert payment is not None
@@ -117,6 +127,7 @@ def _outcome(asked: AskedRefund, payment_id: str) -> Answer:
     reference, amount = refund_reference(payment.reference, refunded.id), refunded.amount
     # The answer repeats the report's data: Saleor ignores a report of an event that it already has.
     actions = [_REFUND] if payment.refundable_amount else []
+    page = gateway_page(payment.id, refunded)
     if refunded.status is RefundStatus.SUCCEEDED:
         return answer(
             "REFUND_SUCCESS",
@@ -124,14 +135,16 @@ def _outcome(asked: AskedRefund, payment_id: str) -> Answer:
             amount=amount,
             message=_("Refunded."),
             actions=actions,
+            external_url=page,
         )
     if refunded.status is RefundStatus.FAILED:
-        message = _("The gateway refused the refund.")
+        message = _refused_text(refunded.answer)
         return answer(
             "REFUND_FAILURE",
             psp_reference=reference,
             amount=amount,
             message=message,
             actions=actions,
+            external_url=page,
         )
     return {"pspReference": reference}

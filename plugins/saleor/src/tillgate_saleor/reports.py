@@ -16,9 +16,9 @@ from typing import Any, Final
 from pydantic import SecretStr
 
 from tillgate.hooks import Payment, RemoteEvent
-from tillgate.shop import enqueue_remote, money, now
+from tillgate.shop import enqueue_remote, find_payment, money, now
 from tillgate_saleor import vault
-from tillgate_saleor.answers import moment
+from tillgate_saleor.answers import LONGEST_MESSAGE, moment
 from tillgate_saleor.api import (
     Reported,
     SaleorError,
@@ -30,6 +30,7 @@ from tillgate_saleor.api import (
 )
 from tillgate_saleor.conf import PLUGIN
 from tillgate_saleor.costs import conclude, note_costs, parts_of
+from tillgate_saleor.facts import declined_text, gateway_page, method_of, paid_text
 from tillgate_saleor.models import Transaction
 from tillgate_saleor.transactions import CHARGED
 from tillgate_saleor.unwanted import GONE, tell_if_unwanted, unwanted_detail
@@ -60,7 +61,8 @@ def enqueue(
 ) -> None:
     """Queue the report of an event of a transaction, with the present time or `at`.
 
-    `kind` is its type in Saleor; `actions` are the actions open to staff from now on.
+    `kind` is its type in Saleor; an empty message is written when the report leaves, from what the
+    gateway says of the payment; `actions` are the actions open to staff from now on.
     """
     data: dict[str, Any] = {
         "transaction": told.pk,
@@ -106,8 +108,9 @@ def deliver(outbox_event: RemoteEvent) -> None:
         psp_reference=outbox_event.data["psp_reference"],
         amount=outbox_event.data["amount"],
         time=outbox_event.data["time"],
-        message=outbox_event.data["message"],
+        message=_message(outbox_event)[:LONGEST_MESSAGE],
         available_actions=tuple(outbox_event.data["actions"]),
+        **_facts(outbox_event, installation.version),
     )
     token = SecretStr(vault.decrypt(installation.token))
     try:
@@ -117,6 +120,30 @@ def deliver(outbox_event: RemoteEvent) -> None:
     except Silent:
         _resting[installation.pk] = now() + _REST
         raise
+
+
+def _message(outbox_event: RemoteEvent) -> str:
+    """Return the message of a report. What paid, and why not, is not kept with the report: an
+    erasure would miss it there.
+    """
+    stored, payment = str(outbox_event.data["message"]), outbox_event.payment
+    if stored or payment is None:
+        return stored
+    if outbox_event.name != CHARGED:
+        return declined_text(payment.id)
+    return paid_text(find_payment(PLUGIN, payment_id=payment.id))
+
+
+def _facts(outbox_event: RemoteEvent, version: str) -> dict[str, Any]:
+    """Return what is known by now of the payment of a report."""
+    payment = outbox_event.payment
+    if payment is None:
+        return {}
+    is_charged = outbox_event.name == CHARGED
+    return {
+        "external_url": gateway_page(payment.id, outbox_event.refund),
+        "method": method_of(payment.id, version) if is_charged else None,
+    }
 
 
 def _look_what_it_pays(told: Transaction, token: SecretStr, payment: Payment) -> None:

@@ -89,6 +89,9 @@ def _answer(request: HttpRequest, name: str) -> Answer:
             "RECIPIENT",
             "This is for another App, or for an installation that was replaced.",
         )
+    if body.version and body.version != installation.version:
+        installation.version = body.version
+        installation.save(update_fields=["version"])
     return _ANSWERS[event](installation, body, raw)
 
 

@@ -291,7 +291,7 @@ def _page(
         "is_asked_back": shown.is_asked_back,
         "is_sent_elsewhere": shown.is_sent_elsewhere,
         "not_payable": detail,
-        "is_over": known is not None and not order.payable and ended_unpaid(known),
+        "is_over": order.is_cancelled and known is not None and ended_unpaid(known),
         "is_uncharged": payments.is_uncharged,
         "again_url": change_url if order.not_payable_detail else None,
         "home_url": None if takes_money else payments.home,

@@ -20,7 +20,7 @@ from tillgate.django.models import Payment
 from tillgate.django.pages import owner
 from tillgate.lifecycle import PaymentStatus
 from tillgate.money import Money
-from tillgate.wire.details import DeclineReason, NextStep, ReportedDispute
+from tillgate.wire.details import DeclineReason, NextStep, PaidWith, ReportedDispute
 from tillgate.wire.messages import Goods
 
 
@@ -45,7 +45,7 @@ class PaymentSummary:
     empty, and a value None, where nothing is known.
 
     `status` says in a word how it stands. `paid_with` names what paid, such as "Visa ending 4242",
-    and until then the chosen method.
+    and until then the chosen method; `used` has what paid in parts, or is None until then.
     `numbers` are all numbers by which the shop and the gateway know the payment: our reference
     first. `gateway` is the gateway's name, and `gateway_url` its own page about the payment.
     `order_url` is the shop's page about the order for its staff. `page_state` says whether the
@@ -66,6 +66,7 @@ class PaymentSummary:
     amount: Money
     refunded: Money
     paid_with: str
+    used: PaidWith | None
     fee: Money | None
     net: Money | None
     decline_reason: str
@@ -107,6 +108,7 @@ def summary_of(
             payment.currency,
         ),
         paid_with=paid_with(payment),
+        used=known.paid_with,
         fee=known.fee,
         net=known.net,
         decline_reason=mask.text(declined_text(known.decline_reason)),
