@@ -57,6 +57,7 @@ _FOR_DEVELOPERS: Final = (
 """How the pages begin that a search shows after those for owners and staff."""
 _FOR_STAFF: Final = (
     "reference/checks.md",
+    "reference/costs.md",
     "reference/lifecycle.md",
     "reference/personal-data.md",
     "reference/settings.md",

@@ -132,6 +132,18 @@ def test_failing_handler_opens_review(
     assert world.shop.times_paid(payment.order.key) == 1
 
 
+def test_failure_in_the_log_names_its_order(
+    world: World,
+    failing_shop: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Staff search the log by the order's number, and no row's number is of use to them."""
+    order = world.paid_payment().order
+    event = OutboxEvent.objects.get(kind="payment-paid")
+    assert failing_shop
+    assert f"outbox event {event.event_id} of order {order} failed" in caplog.text
+
+
 def test_outbox_events_wait_for_previous_one(
     world: World,
     failing_shop: list[str],
