@@ -434,6 +434,23 @@ def test_scaffold_plugin_is_careful(scaffold: tuple[str, type[GatewayDriver]]) -
         play(scenario, driver, _module("careful", source))
 
 
+@pytest.mark.parametrize(
+    ("operation", "scenario"),
+    [("pay", "created_payment"), ("query", "paid_payment"), ("refund", "full_refund")],
+)
+def test_calls_that_match_nothing_are_named(
+    operation: str,
+    scenario: str,
+    scaffold: tuple[str, type[GatewayDriver]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A driver whose proxy would never play a fault learns it, and which requests it passed on."""
+    source, driver = scaffold
+    monkeypatch.setitem(driver.__enter__.__globals__["_CALLS"], operation, "GET /v2/else")
+    with pytest.raises(AssertionError, match=rf"seen no '{operation}'.*/payments"):
+        play(scenario, driver, _module("careful", source))
+
+
 def test_plugin_and_driver_are_short() -> None:
     root = Path(__file__).parents[2] / "src/tillgate/scaffold/gateway_template"
     lines = [

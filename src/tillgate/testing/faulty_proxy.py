@@ -68,6 +68,8 @@ class _Seen:
     calls: Counter[str] = field(default_factory=Counter)
     secrets: set[str] = field(default_factory=set)
     answers: dict[str, dict[str, _Answer]] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)
+    """Requests that are no operation."""
 
 
 def _words(name: str) -> set[str]:
@@ -106,8 +108,9 @@ _ALTERED: Final[Mapping[str, Callable[[Any], None]]] = {
 class FaultyProxy:
     """Passes the requests of a plugin on to an emulator at an address, and plays faults.
 
-    `calls` has a regular expression for each operation, which its method and path match, such as
-    `{"pay": "POST /orders", "query": r"GET /orders/[^/]+"}`; all other requests pass. `altered`
+    `calls` has a regular expression for each operation, which matches the whole of its method and
+    path, without the query, such as `{"pay": "POST /orders", "query": r"GET /orders/[^/]+"}`; all
+    other requests pass. `altered`
     replaces the functions that spoil a JSON answer, by the names of faults: by default every member
     whose name has the word currency, amount, total, value, status or state is changed. `refusal`
     is the JSON of an answer that says no, in the gateway's own form.
@@ -172,6 +175,15 @@ class FaultyProxy:
         """Return how many calls of an operation have arrived."""
         return self._seen.calls[operation]
 
+    def expect(self, operation: str) -> None:
+        """Fail unless a call of an operation has arrived: `calls` does not name it."""
+        others = ", ".join(dict.fromkeys(self._seen.others)) or "no request"
+        pattern = self._calls.get(operation)
+        assert self._seen.calls[operation], (
+            f"the proxy has seen no {operation!r}, which is {pattern and pattern.pattern!r} in its "
+            f"calls, and passed on: {others}"
+        )
+
     def secrets(self) -> set[str]:
         """Return the credentials of the requests so far, and the access tokens of the answers."""
         with self._lock:
@@ -193,6 +205,8 @@ class FaultyProxy:
         body = request.rfile.read(length)
         with self._lock:
             self._seen.calls.update(called)
+            if not called:
+                self._seen.others.append(f"{request.command} {path}")
             plan = next((one for one in self._plans if one.operation in called), None)
             if plan is not None:
                 plan.left -= 1

@@ -98,6 +98,7 @@ class Payment:
     def query(self) -> Transaction:
         """Query the payment, and check that the answer is about it."""
         answer = self.asked()
+        _expect_seen(self.gateway, "query")
         assert answer.reference == self.request.reference, (
             f"the answer is about {answer.reference!r}, and not {self.request.reference!r}"
         )
@@ -155,6 +156,14 @@ def _received(gateway: GatewayDriver, operation: Operation) -> int:
         return gateway.received(operation)
     except NotImplementedError:
         return 0
+
+
+def _expect_seen(gateway: GatewayDriver, operation: Operation) -> None:
+    """Fail if the proxy would not play a fault of an operation, since it does not know its
+    requests.
+    """
+    if gateway.proxy is not None:
+        gateway.proxy.expect(operation)
 
 
 def request_for(account: Account, currency: str | None = None) -> PaymentRequest:
@@ -216,6 +225,7 @@ def start(
     account = account or any_account(gateway)
     request = request_for(account, currency)
     created = hooks.pay(account, request)
+    _expect_seen(gateway, "pay")
     assert created.reference == request.reference, (
         f"the answer is about {created.reference!r}, and not {request.reference!r}"
     )
@@ -290,6 +300,7 @@ def refunded(payment: Payment, request: RefundRequest) -> Refunded:
     by a query.
     """
     done = hooks.refund(payment.account, request)
+    _expect_seen(payment.gateway, "refund")
     assert done.reference == request.reference, (
         f"the answer is about {done.reference!r}, and not {request.reference!r}"
     )
