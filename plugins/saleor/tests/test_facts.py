@@ -16,13 +16,15 @@ import pytest
 from tests.double import DoubleTransaction, Noted, SaleorDouble
 from tests.storefront import RETURN_URL
 from tillgate import hooks
-from tillgate.django.models import OutboxEvent, Payment
+from tillgate.django.models import OutboxEvent, Payment, Refund
+from tillgate.django.reviews.opening import open_review
 from tillgate.gateways import DeclineReason, PaidWith
 from tillgate.hooks import DisputeStatus
-from tillgate.shop import poll
+from tillgate.shop import ReviewReason, find_refund, locked_order, poll
 from tillgate.testing.world import World
 from tillgate.wire.details import ReportedDispute
 from tillgate.wire.messages import Transaction as Found
+from tillgate_saleor.facts import gateway_page
 from tillgate_saleor.models import Installation
 
 DATA = {"method": "alipay", "returnUrl": RETURN_URL}
@@ -195,3 +197,46 @@ def test_dispute_is_told_with_deadline(
     assert "the shopper's bank asks" in event.message
     assert "dp_1" in event.message
     assert transaction.charged == TOTAL, "a message moves no money"
+
+
+def test_reversed_money_is_told(saleor: SaleorDouble, world: World) -> None:
+    transaction, reference = bought(saleor)
+    world.sandbox.control.pay(reference)
+    told(world, transaction, "CHARGE_SUCCESS")
+    world.sandbox.control.reverse(reference)
+    poll(str(Payment.objects.get().pk), actor="worker")
+    assert world.reviews() == ["changed-after-paid"]
+    assert "charge-back" in told(world, transaction, "INFO").message
+
+
+def test_returned_refund_is_told(saleor: SaleorDouble, world: World) -> None:
+    """It moves no money in Saleor's books: staff refund the shopper in another way."""
+    transaction, reference = bought(saleor)
+    world.sandbox.control.pay(reference)
+    told(world, transaction, "CHARGE_SUCCESS")
+    saleor.request_refund(transaction, Decimal("5.00"))
+    told(world, transaction, "REFUND_SUCCESS")
+    with locked_order("saleor", Payment.objects.get().order.key):
+        refund = Refund.objects.select_related("payment__order").get()
+        open_review(ReviewReason.REFUND_RETURNED, {}, "worker", refund)
+    assert "The money is yours again." in told(world, transaction, "INFO").message
+    assert transaction.charged == TOTAL - Decimal("5.00")
+
+
+def test_refund_links_to_its_own_page(
+    saleor: SaleorDouble, world: World, gateway: Talkative
+) -> None:
+    transaction, reference = bought(saleor)
+    gateway.says = {"dashboard_url": PAGE}
+    world.sandbox.control.pay(reference)
+    told(world, transaction, "CHARGE_SUCCESS")
+    _, said = saleor.request_refund(transaction, Decimal("5.00"))
+    assert said["externalUrl"] == PAGE
+    refund = Refund.objects.get()
+    page = "https://gateway.example/refunds/1"
+    Refund.objects.update(refund_no="re_1")
+    Payment.objects.update(
+        details={"dashboard_url": PAGE, "refund_pages": {"re_1": page}},
+    )
+    state = find_refund("saleor", str(refund.pk))
+    assert gateway_page(str(refund.payment_id), state) == page
