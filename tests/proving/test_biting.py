@@ -33,7 +33,6 @@ ROOT = Path(__file__).parents[2]
             "personal data: a payer's name is stored in evidence of notification",
             marks=pytest.mark.provers,
         ),
-        pytest.param("asks at every notification", 0, "I7: ", marks=pytest.mark.provers),
         pytest.param(
             "starts without looking at open payments",
             1,
