@@ -9,6 +9,7 @@ import pytest
 
 from tillgate import Goods, InvalidRequest, PaymentRequest
 from tillgate.gateways import amount_of
+from tillgate.hooks import ShippingAddress
 
 
 def asked(*goods: Goods, **more: Any) -> PaymentRequest:
@@ -74,3 +75,13 @@ def test_minor_units_both_ways() -> None:
     assert amount_of(1250, "JPY") == 1250
     with pytest.raises(InvalidRequest, match="currency"):
         amount_of(1250, "XYZ")
+
+
+def test_shipping_address_is_in_no_text() -> None:
+    """It is personal data, and no error may repeat it."""
+    address = ShippingAddress(name="Ada Moss", line1="1 Mill Lane", city="Ely", country="GB")
+    request = asked(shipping=address)
+    assert request.shipping == address
+    assert "Ada" not in f"{request!r} {address!r}"
+    with pytest.raises(InvalidRequest, match="shipping"):
+        asked(shipping="1 Mill Lane")

@@ -20,7 +20,7 @@ from tests.goods import make_voucher
 from tests.shopper import Shopper
 from tests.test_payments import counters
 from tillgate.django.models import Payment
-from tillgate.hooks import Customer
+from tillgate.hooks import Customer, ShippingAddress
 from tillgate.testing.world import World
 from tillgate_oscar import orders
 
@@ -57,6 +57,20 @@ def test_staff_read_customer_and_open_order(order: Any) -> None:
     assert described is not None
     assert described.customer == Customer(name="Ada Moss", email=order.guest_email)
     assert described.staff_url == f"/dashboard/orders/{order.number}/"
+
+
+def test_gateways_get_the_shipping_address(order: Any) -> None:
+    described = orders.describe(order.number)
+    address = order.shipping_address
+    assert described is not None
+    assert described.shipping == ShippingAddress(
+        name=address.name,
+        line1=address.line1,
+        city=address.line4,
+        region=address.state,
+        postal_code=address.postcode,
+        country=address.country_id,
+    )
 
 
 def test_staff_search_orders_by_shopper(order: Any) -> None:

@@ -32,7 +32,7 @@ from tillgate import (
     hooks,
     new_reference,
 )
-from tillgate.hooks import DisputeStatus, Hint, RefundOutcome
+from tillgate.hooks import DisputeStatus, Hint, RefundOutcome, ShippingAddress
 from tillgate_stripe.api import API_VERSION
 
 
@@ -154,6 +154,15 @@ def test_mistyped_email_does_not_stop_sale(fake: FakeStripe, account: Account) -
     keys = {one.headers["idempotency-key"] for one in fake.requests("create_session")}
     assert len(keys) == 2, "Stripe may remember the refusal under its key"
     assert fake.session_of(request.reference)["amount_total"] == 1250
+
+
+def test_stripe_weighs_the_shipping_address(fake: FakeStripe, account: Account) -> None:
+    address = ShippingAddress(name="Ada Moss", line1="1 Mill Lane", city="Ely", country="GB")
+    created(account, shipping=address)
+    assert sent(fake)["payment_intent_data"]["shipping"] == {
+        "name": "Ada Moss",
+        "address": {"line1": "1 Mill Lane", "city": "Ely", "country": "GB"},
+    }
 
 
 def test_page_offers_only_chosen_method(fake: FakeStripe) -> None:

@@ -42,6 +42,7 @@ from tillgate.hooks.values import (
     Review,
 )
 from tillgate.lifecycle import PaymentStatus, RefundStatus
+from tillgate.wire.details import ShippingAddress
 from tillgate.wire.dialects import DisputeStatus, RefundOutcome
 from tillgate.wire.messages import (
     CreatedPayment,
@@ -74,6 +75,7 @@ __all__ = [
     "ReportedDispute",
     "ReportedRefund",
     "Review",
+    "ShippingAddress",
     "build_plugin_manager",
     "hookimpl",
     "pay",

@@ -11,6 +11,7 @@ from typing import Any
 
 from tillgate.errors import InvalidRequest
 from tillgate.lifecycle import PaymentStatus, RefundStatus
+from tillgate.wire.details import ShippingAddress
 from tillgate.wire.messages import Goods
 
 __all__ = [
@@ -46,7 +47,8 @@ class OrderDescription:
     `not_payable_detail` is None for an order that may be paid, else a clause that a shopper
     understands, such as "it was cancelled". An `amount` of zero means that there is nothing to pay:
     no payment starts, and Tillgate does not release the order. `email` is the shopper's address,
-    which some gateways ask for; Tillgate does not store it. `payable_until` is the end of the
+    which some gateways ask for, and `shipping` is where the order goes; Tillgate stores neither.
+    `payable_until` is the end of the
     shop's time to pay, such as a reservation's: the payment page closes before it, and no payment
     starts after it.
 
@@ -77,6 +79,7 @@ class OrderDescription:
     is_cancelled: bool = False
     customer: Customer | None = None
     staff_url: str | None = None
+    shipping: ShippingAddress | None = None
 
     def __post_init__(self) -> None:
         """Refuse a truth value in place of a clause: False would mean that the order may not be
@@ -87,6 +90,12 @@ class OrderDescription:
         if not isinstance(self.customer, Customer | None):
             # a customer is never in an error
             raise InvalidRequest("customer", type(self.customer).__name__, "is not a Customer")
+        if not isinstance(self.shipping, ShippingAddress | None):
+            raise InvalidRequest(
+                "shipping",
+                type(self.shipping).__name__,
+                "is not a ShippingAddress",
+            )
         if isinstance(self.not_payable_detail, bool):
             raise InvalidRequest(
                 "not_payable_detail",

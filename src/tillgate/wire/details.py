@@ -17,7 +17,14 @@ from tillgate.wire.profile import DisputeStatus
 if TYPE_CHECKING:
     from tillgate.wire.messages import Transaction
 
-__all__ = ["DeclineReason", "NextStep", "PaidWith", "PaymentDetails", "ReportedDispute"]
+__all__ = [
+    "DeclineReason",
+    "NextStep",
+    "PaidWith",
+    "PaymentDetails",
+    "ReportedDispute",
+    "ShippingAddress",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +34,24 @@ class PaidWith:
     method: str
     brand: str = ""
     last4: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShippingAddress:
+    """The address to which an order is sent, for gateways that weigh fraud by it. `country` is its
+    code of two letters; a text is empty where the shop does not know it.
+    """
+
+    name: str
+    line1: str
+    city: str
+    country: str
+    line2: str = ""
+    region: str = ""
+    postal_code: str = ""
+
+    def __repr__(self) -> str:
+        return "ShippingAddress(***)"  # personal data is in no error and no log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,13 @@ from tillgate import money
 from tillgate.errors import InvalidRequest
 from tillgate.money import Money
 from tillgate.wire import references
-from tillgate.wire.details import DeclineReason, NextStep, PaidWith, ReportedDispute
+from tillgate.wire.details import (
+    DeclineReason,
+    NextStep,
+    PaidWith,
+    ReportedDispute,
+    ShippingAddress,
+)
 from tillgate.wire.methods import CODE, PaymentMethod, Terminal
 from tillgate.wire.profile import RefundOutcome, TransactionStatus
 from tillgate.wire.urls import is_web_address
@@ -298,8 +304,9 @@ class PaymentRequest(_Message):
     must be https unless the account is a sandbox. The account decides which currencies, methods and
     terminals it takes. `email` is the shopper's, and `language` their language as Django writes it
     (`zh-hans`); `shopper_ip` is the shopper's address on the network. They are for gateways that
-    ask for them. `webhook_url` is the account's own address for notifications. The lines of
-    `goods_info` have unit prices where these add up to the amount, and else none has.
+    ask for them, as is the address in `shipping`. `webhook_url` is the account's own address for
+    notifications. The lines of `goods_info` have unit prices where these add up to the amount, and
+    else none has.
     """
 
     reference: Annotated[str, BeforeValidator(references.reference)]
@@ -316,6 +323,7 @@ class PaymentRequest(_Message):
     language: Annotated[str | None, _text("language")] = None
     webhook_url: Annotated[str | None, _address("webhook_url", optional=True)] = None
     shopper_ip: Annotated[str | None, BeforeValidator(_shopper_ip), _HIDDEN] = None
+    shipping: Annotated[ShippingAddress | None, _HIDDEN] = None
 
     if TYPE_CHECKING:
 
@@ -336,6 +344,7 @@ class PaymentRequest(_Message):
             language: str | None = None,
             webhook_url: str | None = None,
             shopper_ip: str | None = None,
+            shipping: ShippingAddress | None = None,
         ) -> None: ...
 
     @property

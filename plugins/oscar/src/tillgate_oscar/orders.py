@@ -23,7 +23,13 @@ from django.utils.translation import gettext as _
 from oscar.core.loading import get_model
 
 from tillgate import Goods, InvalidRequest, shop
-from tillgate.hooks import Customer, OrderDescription, Payment, PaymentStatus
+from tillgate.hooks import (
+    Customer,
+    OrderDescription,
+    Payment,
+    PaymentStatus,
+    ShippingAddress,
+)
 from tillgate.shop import money
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.stock import RELEASED, missing
@@ -70,9 +76,25 @@ def describe(order_key: str) -> OrderDescription | None:
         email=order.email or None,
         customer=_customer(order),
         staff_url=_staff_url(order),
+        shipping=_shipping(order),
         change_url=_change_url_at_home(order)
         if detail is None or may_be_ordered_again(order, state_of(order))
         else None,
+    )
+
+
+def _shipping(order: Any) -> ShippingAddress | None:
+    address = order.shipping_address
+    if address is None or not (address.line1 and address.country_id):
+        return None
+    return ShippingAddress(
+        name=address.name,
+        line1=address.line1,
+        line2=address.line2,
+        city=address.line4,
+        region=address.state,
+        postal_code=address.postcode,
+        country=address.country_id,
     )
 
 

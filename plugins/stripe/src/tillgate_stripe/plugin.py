@@ -113,18 +113,15 @@ def tillgate_pay(
         try:
             session = call.client.v1.checkout.sessions.create(params, {"idempotency_key": key})
         except Refused as error:
-            if "customer_email" not in params or (
-                call.refused_parameter != "customer_email" and error.ret_code != "email_invalid"
-            ):
+            refused = call.refused_parameter
+            is_email = refused == "customer_email" or error.ret_code == "email_invalid"
+            if not ((is_email and request.email) or ("[shipping]" in refused and request.shipping)):
                 raise
-            del params[
-                "customer_email"
-                # a mistyped address must not stop a sale; nothing was created, so another key is
-                # safe
-            ]
+            # A mistyped address must not stop a sale; nothing was created, so another key is safe.
+            bare = request.model_copy(update={"email": None, "shipping": None})
             session = call.client.v1.checkout.sessions.create(
-                params,
-                {"idempotency_key": f"{key}-without-email"},
+                _session_params(account, bare),
+                {"idempotency_key": f"{key}-without-addresses"},
             )
     if not session.url or session.amount_total is None:
         raise call.unknown("the session has no payment page, or no amount")
@@ -175,6 +172,18 @@ def _session_params(account: Account, request: PaymentRequest) -> SessionCreateP
         is_by_card = request.method in ("card", DEFAULT_METHOD)
         name = "statement_descriptor_suffix" if is_by_card else "statement_descriptor"
         cast("Any", params["payment_intent_data"])[name] = descriptor
+    if to := request.shipping:
+        address = {
+            "line1": to.line1,
+            "line2": to.line2,
+            "city": to.city,
+            "state": to.region,
+            "postal_code": to.postal_code,
+            "country": to.country,
+        }
+        known = {name: text for name, text in address.items() if text}
+        shipping = {"name": to.name, "address": known}
+        cast("Any", params["payment_intent_data"])["shipping"] = shipping
     if request.email:
         params["customer_email"] = request.email
     return params

@@ -166,6 +166,7 @@ def new_payment(
         goods_info=description.lines,
         webhook_url=settings.address("tillgate:webhook", choice.alias),
         shopper_ip=_address_or_none(choice.shopper_ip),
+        shipping=description.shipping,
     )
     return payment, request
 
