@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any
 
 from django.db import transaction
 from django.db.models import (
@@ -52,7 +52,6 @@ __all__ = [
     "PaymentState",
     "RefundState",
     "find_payment",
-    "find_payments",
     "find_refund",
     "last_change_at",
     "locked_order",
@@ -60,9 +59,6 @@ __all__ = [
     "order_states",
     "redelivered_payment",
 ]
-
-_MOST_FOUND: Final = 50
-"""A gateway may repeat a number, but not often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,16 +261,6 @@ def find_payment(
     else:
         chosen = chosen.filter(reference=reference)
     return next(iter(_payment_states(chosen)), None)
-
-
-def find_payments(plugin: str, number: str) -> list[PaymentState]:
-    """Return the payments of the plugin's orders that have a number: our reference, or any number
-    by which the gateway knows them. Mostly one or none.
-    """
-    further = Payment.objects.filter(numbers__number=number).values_list("pk", flat=True)
-    is_it = Q(reference=number) | Q(transaction_no=number) | Q(pk__in=list(further[:_MOST_FOUND]))
-    chosen = Payment.objects.filter(is_it, order__plugin=plugin)
-    return list(_payment_states(chosen))
 
 
 def find_refund(plugin: str, refund_id: str) -> RefundState | None:

@@ -107,8 +107,8 @@ def notifications(sender: Any, **_kwargs: Any) -> Any:
 
 @receiver(order_search_filter_q, dispatch_uid="tillgate_pretix_search")
 def search(sender: Any, query: str, **_kwargs: Any) -> Any:
-    """Find orders by the numbers of their payments, ours and those of the payment service."""
-    return staff.orders_with_number(query)
+    """Find orders by their payments too."""
+    return staff.orders_like(query)
 
 
 @receiver(order_info, dispatch_uid="tillgate_pretix_order_info")

@@ -97,12 +97,11 @@ def poll_url(order: Any, request: Any) -> str:
     )
 
 
-def orders_with_number(query: str) -> Q:
-    """Return the condition for orders with a payment that has this reference, or this number at the
-    payment service.
+def orders_like(query: str) -> Q:
+    """Return the condition for orders with a payment of this reference, number at the payment
+    service, amount, or last four digits of a card.
     """
-    found = {_number_of(payment.order.key) for payment in shop.find_payments(PLUGIN, query.strip())}
-    return Q(pk__in=[number for number in found if number.isdecimal()])
+    return Q(pk__in={_number_of(bill) for bill in shop.find_orders(PLUGIN, query)})
 
 
 def order_panel(order: Any, request: HttpRequest) -> str:
