@@ -1,4 +1,4 @@
-"""The languages of shoppers: every text of their pages is in each."""
+"""The languages: those of staff hold every text, and the others every text of the shoppers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 import tillgate.django
-from tillgate.testing.translations import SHOPPER_LANGUAGES, faults_of_catalogue
+from tillgate.testing.translations import SHOPPER_LANGUAGES, STAFF_LANGUAGES, faults_of_catalogue
 from tillgate.testing.world import World
 
 APP = Path(tillgate.django.__file__).parent
@@ -22,6 +22,11 @@ READ_BY_SHOPPERS = (
     "methods.py",
     "payments/*.py",
 )
+
+
+@pytest.mark.parametrize("language", STAFF_LANGUAGES)
+def test_every_text_exists_in_staff_languages(language: str) -> None:
+    assert faults_of_catalogue(APP, language) == []
 
 
 @pytest.mark.parametrize("language", SHOPPER_LANGUAGES)

@@ -13,9 +13,14 @@ from typing import Any, Final
 
 from django.utils.translation.template import templatize
 
+STAFF_LANGUAGES: Final = (
+    "de",
+    "es",
+)
+"""The languages whose catalogues hold every text, for shoppers and for staff."""
+
 SHOPPER_LANGUAGES: Final = (
     "bn",
-    "es",
     "fil",
     "fr",
     "id",
@@ -29,7 +34,7 @@ SHOPPER_LANGUAGES: Final = (
     "zh_Hans",
     "zh_Hant",
 )
-"""The languages of the wallets' users, in which shoppers read; staff read English and German."""
+"""The other languages of the wallets' users: their catalogues hold the texts of shoppers alone."""
 
 _MARKS: Final = ("_", "gettext", "gettext_lazy", "gettext_noop")
 _MARKS_WITH_PLURAL: Final = ("ngettext", "ngettext_lazy")
