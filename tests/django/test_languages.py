@@ -1,4 +1,4 @@
-"""The languages of shoppers: every text of their pages is in each."""
+"""The languages: every text in those of staff, and what shoppers read in the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import pytest
 from django.test import Client
 
 import tillgate.django
-from tillgate.testing.translations import SHOPPER_LANGUAGES, faults_of_catalogue
+from tillgate.testing.translations import (
+    SHOPPER_LANGUAGES,
+    STAFF_LANGUAGES,
+    faults_of_catalogue,
+)
 from tillgate.testing.world import World
 
 APP = Path(tillgate.django.__file__).parent
@@ -22,6 +26,11 @@ READ_BY_SHOPPERS = (
     "methods.py",
     "payments/*.py",
 )
+
+
+@pytest.mark.parametrize("language", STAFF_LANGUAGES)
+def test_staff_languages_have_every_text(language: str) -> None:
+    assert faults_of_catalogue(APP, language) == []
 
 
 @pytest.mark.parametrize("language", SHOPPER_LANGUAGES)

@@ -13,11 +13,13 @@ from typing import Any, Final
 
 from django.utils.translation.template import templatize
 
+STAFF_LANGUAGES: Final = ("de", "fr")
+"""The languages that have every text: those of staff and those of shoppers."""
+
 SHOPPER_LANGUAGES: Final = (
     "bn",
     "es",
     "fil",
-    "fr",
     "id",
     "ja",
     "ko",
@@ -29,7 +31,7 @@ SHOPPER_LANGUAGES: Final = (
     "zh_Hans",
     "zh_Hant",
 )
-"""The languages of the wallets' users, in which shoppers read; staff read English and German."""
+"""The other languages of the wallets' users: they have the texts that shoppers read."""
 
 _MARKS: Final = ("_", "gettext", "gettext_lazy", "gettext_noop")
 _MARKS_WITH_PLURAL: Final = ("ngettext", "ngettext_lazy")

@@ -34,7 +34,6 @@ from tillgate.django.payments import reconciling, starting
 from tillgate.django.refunds import queueing
 from tillgate.money import Money
 from tillgate.shop import order_state
-from tillgate.testing.translations import faults_of_catalogue
 
 APP = Path(tillgate.django.__file__).parent
 
@@ -1329,7 +1328,3 @@ def test_page_shows_shop_name_and_mode(world: World) -> None:
     shown = text_of(world.client.get(page))
     assert "Fold & Margin</a>" in shown
     assert "Test mode" not in shown
-
-
-def test_german_texts_are_complete_and_compiled() -> None:
-    assert faults_of_catalogue(APP, "de") == []
