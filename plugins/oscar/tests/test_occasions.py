@@ -27,7 +27,7 @@ from tillgate.django.refunds import queueing
 from tillgate.django.reviews.opening import open_review
 from tillgate.gateways import NextStep
 from tillgate.hooks import DisputeStatus, ReportedDispute, hookimpl
-from tillgate.testing.translations import SHOPPER_LANGUAGES
+from tillgate.testing.translations import SHOPPER_LANGUAGES, STAFF_LANGUAGES
 from tillgate.testing.world import World
 from tillgate_oscar.conf import MAILS, get_settings
 
@@ -323,7 +323,7 @@ def test_unknown_kind_of_mail_is_an_error(settings: Any, wrong: object) -> None:
         get_settings()
 
 
-@pytest.mark.parametrize("language", ["en", "de", *SHOPPER_LANGUAGES])
+@pytest.mark.parametrize("language", ["en", *STAFF_LANGUAGES, *SHOPPER_LANGUAGES])
 def test_mails_of_slow_money_in_every_language(
     world: World,
     payment: Payment,
