@@ -1,13 +1,15 @@
-"""The languages: German for every text, and those of the wallets' users for the texts that shoppers
-read.
-"""
+"""The languages: every text in those of staff, and what shoppers read in the others."""
 
 from pathlib import Path
 
 import pytest
 
 import tillgate_django_payments
-from tillgate.testing.translations import SHOPPER_LANGUAGES, faults_of_catalogue
+from tillgate.testing.translations import (
+    SHOPPER_LANGUAGES,
+    STAFF_LANGUAGES,
+    faults_of_catalogue,
+)
 
 APP = Path(tillgate_django_payments.__path__[0])
 READ_BY_SHOPPERS = (
@@ -17,8 +19,9 @@ READ_BY_SHOPPERS = (
 )
 
 
-def test_german_translation_is_complete_and_compiled() -> None:
-    assert faults_of_catalogue(APP, "de") == []
+@pytest.mark.parametrize("language", STAFF_LANGUAGES)
+def test_staff_languages_have_every_text(language: str) -> None:
+    assert faults_of_catalogue(APP, language) == []
 
 
 @pytest.mark.parametrize("language", SHOPPER_LANGUAGES)
