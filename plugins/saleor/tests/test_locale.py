@@ -1,10 +1,13 @@
-"""German: every text that is shown to somebody is translated."""
+"""The languages of staff: every text that is shown to somebody is translated."""
 
 from pathlib import Path
 
+import pytest
+
 import tillgate_saleor
-from tillgate.testing.translations import faults_of_catalogue
+from tillgate.testing.translations import STAFF_LANGUAGES, faults_of_catalogue
 
 
-def test_every_text_is_in_german() -> None:
-    assert faults_of_catalogue(Path(tillgate_saleor.__path__[0]), "de") == []
+@pytest.mark.parametrize("language", STAFF_LANGUAGES)
+def test_staff_languages_have_every_text(language: str) -> None:
+    assert faults_of_catalogue(Path(tillgate_saleor.__path__[0]), language) == []
