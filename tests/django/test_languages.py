@@ -1,4 +1,4 @@
-"""The languages: those of staff hold every text, and the others every text of the shoppers."""
+"""The languages: every text in those of staff, and what shoppers read in the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import pytest
 from django.test import Client
 
 import tillgate.django
-from tillgate.testing.translations import SHOPPER_LANGUAGES, STAFF_LANGUAGES, faults_of_catalogue
+from tillgate.testing.translations import (
+    SHOPPER_LANGUAGES,
+    STAFF_LANGUAGES,
+    faults_of_catalogue,
+)
 from tillgate.testing.world import World
 
 APP = Path(tillgate.django.__file__).parent
@@ -25,7 +29,7 @@ READ_BY_SHOPPERS = (
 
 
 @pytest.mark.parametrize("language", STAFF_LANGUAGES)
-def test_every_text_exists_in_staff_languages(language: str) -> None:
+def test_staff_languages_have_every_text(language: str) -> None:
     assert faults_of_catalogue(APP, language) == []
 
 

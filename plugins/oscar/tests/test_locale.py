@@ -1,11 +1,15 @@
-"""The languages: those of staff hold every text, and the others every text of the shoppers."""
+"""The languages: every text in those of staff, and what shoppers read in the others."""
 
 from pathlib import Path
 
 import pytest
 
 import tillgate_oscar
-from tillgate.testing.translations import SHOPPER_LANGUAGES, STAFF_LANGUAGES, faults_of_catalogue
+from tillgate.testing.translations import (
+    SHOPPER_LANGUAGES,
+    STAFF_LANGUAGES,
+    faults_of_catalogue,
+)
 
 APP = Path(tillgate_oscar.__path__[0])
 READ_BY_SHOPPERS = (
@@ -22,7 +26,7 @@ READ_BY_SHOPPERS = (
 
 
 @pytest.mark.parametrize("language", STAFF_LANGUAGES)
-def test_every_text_exists_in_staff_languages(language: str) -> None:
+def test_staff_languages_have_every_text(language: str) -> None:
     assert faults_of_catalogue(APP, language) == []
 
 

@@ -13,16 +13,12 @@ from typing import Any, Final
 
 from django.utils.translation.template import templatize
 
-STAFF_LANGUAGES: Final = (
-    "de",
-    "es",
-)
-"""The languages whose catalogues hold every text, for shoppers and for staff."""
+STAFF_LANGUAGES: Final = ("de", "es", "fr")
+"""The languages that have every text: those of staff and those of shoppers."""
 
 SHOPPER_LANGUAGES: Final = (
     "bn",
     "fil",
-    "fr",
     "id",
     "ja",
     "ko",
@@ -34,7 +30,7 @@ SHOPPER_LANGUAGES: Final = (
     "zh_Hans",
     "zh_Hant",
 )
-"""The other languages of the wallets' users: their catalogues hold the texts of shoppers alone."""
+"""The other languages of the wallets' users: they have the texts that shoppers read."""
 
 _MARKS: Final = ("_", "gettext", "gettext_lazy", "gettext_noop")
 _MARKS_WITH_PLURAL: Final = ("ngettext", "ngettext_lazy")
