@@ -148,6 +148,7 @@ LANGUAGES = [
     ("ja", "日本語"),
     ("ko", "한국어"),
     ("ms", "Bahasa Melayu"),
+    ("pl", "Polski"),
     ("pt-br", "Português (Brasil)"),
     ("th", "ไทย"),
     ("ur", "اردو"),

@@ -159,3 +159,16 @@ def test_celery_finds_worker_tasks_and_schedule() -> None:
     assert done.stdout.split() == ["tillgate.run_worker", "True", PRODUCTION["SHOP_BROKER_URL"]], (
         done.stderr
     )
+
+
+def test_product_reviews_keep_oscars_name() -> None:
+    """Catalogues of all apps are one, and the first app wins: a heading of ours must not rename
+    what shoppers write about a product.
+    """
+    done = run(
+        "-c",
+        "import django; django.setup(); from django.utils import translation as t\n"
+        "for code in ('de', 'fr', 'pl'): t.activate(code); print(t.gettext('Reviews'))",
+        DJANGO_SETTINGS_MODULE="example_shop.settings",
+    )
+    assert done.stdout.split() == ["Bewertungen", "Avis", "Recenzje"]

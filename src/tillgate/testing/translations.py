@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from django.utils.translation.template import templatize
 
-STAFF_LANGUAGES: Final = ("de", "es", "fr")
+STAFF_LANGUAGES: Final = ("de", "es", "fr", "pl")
 """The languages that have every text: those of staff and those of shoppers."""
 
 SHOPPER_LANGUAGES: Final = (
