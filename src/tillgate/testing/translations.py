@@ -17,7 +17,7 @@ STAFF_LANGUAGES: Final = (
     "de",
     "es",
 )
-"""The languages whose catalogues hold every text, for shoppers and for staff."""
+"""The languages with catalogues that hold every text, for shoppers and for staff."""
 
 SHOPPER_LANGUAGES: Final = (
     "bn",
@@ -56,7 +56,7 @@ def faults_of_catalogue(app: Path, language: str, within: Collection[str] = ("**
 
     `app` is the folder of the Django app, with `locale` in it. A fault is a text that is missing,
     unused, fuzzy, not translated, or translated with other placeholders, and a compiled catalogue
-    that differs from the source. `within` names the files whose texts the catalogue holds, as glob
+    that differs from the source. `within` names the files with the texts of the catalogue, as glob
     patterns below `app`; a language for shoppers alone needs no texts of the staff's pages.
     """
     catalogue = app / "locale" / language / "LC_MESSAGES" / "django"
