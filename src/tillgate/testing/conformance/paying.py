@@ -32,7 +32,7 @@ from tillgate.testing.world import World, together
 
 
 class Paying:
-    """Scenarios of a shopper that pays, leaves, comes back or does not."""
+    """Scenarios of a shopper who pays, leaves, comes back or does not."""
 
     def test_pay_and_return(self, world: World) -> None:
         """A shopper that pays and comes back lands in the shop with a paid order, even if no
