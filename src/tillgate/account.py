@@ -155,18 +155,18 @@ class Account(BaseModel):
     (`reference`, `examples` or `v3`), or that of an installed gateway plugin; it decides whether
     `base_url`, `merchant_no` and `store_no` are needed, and which `options` there are. `currencies`
     and `methods` are those that the merchant's contract allows; empty stands for all of the
-    dialect. `settle_currency` replaces
-    the currency in which the dialect settles a payment. `webhook_secrets` sign what the gateway
-    sends to the account's own address; there are two while one is replaced.
+    dialect. `settle_currency` replaces the currency in which the dialect settles a payment.
+    `webhook_secrets` sign the notifications to the account's own address; there are two while one
+    is replaced.
 
     A connection must be made within `connect_timeout_seconds`, each read must bring data within
     `read_timeout_seconds`, and a whole call, its retries included, ends within `deadline_seconds`.
     A query is tried `query_attempts` times; pay and refund are never repeated. `max_connections`
     bounds the connections for payments and queries, and those for refunds.
 
-    `public_addresses_only=True` connects to addresses of the internet alone, whatever the host's
-    name resolves to at that moment. It is for a `base_url` that someone enters who must not reach
-    the services of your own network.
+    `public_addresses_only=True` connects to addresses of the internet alone, even when the host's
+    name resolves to another address. It is for a `base_url` that comes from people without access
+    to the services of your own network.
     """
 
     model_config = ConfigDict(

@@ -45,8 +45,8 @@ def _found_by_plugin(
     deadline_seconds: float | None,
     webhook_url: str | None,
 ) -> Sequence[Finding] | None:
-    """Return what a gateway plugin finds about its own account, or None where no plugin examines
-    it.
+    """Return the findings of a gateway plugin about its own account, or None where no plugin
+    examines it.
     """
     try:
         return hooks.examine_account(
@@ -131,8 +131,8 @@ def _raised(error: Exception) -> Finding:
 
 
 def _default(account: Account, query: Callable[[Account, str], Transaction]) -> Finding:
-    """Return what a gateway of a plugin says to the query. The errors that say what is wrong with
-    an account fail; of any other answer nobody but the plugin knows whether it is right.
+    """Return the answer to the query from the gateway of a plugin. The errors that name a fault of
+    an account fail; only the plugin can judge any other answer.
     """
     reference = new_reference("DOCTOR")
     asked = f"asked for the payment {reference}, which cannot exist"

@@ -58,7 +58,7 @@ class AiohttpTransport:
     """Send over aiohttp sessions, opened on first use in the running loop: one keeps its
     connections, one opens a new one for each refund.
 
-    aiohttp repeats no POST by itself.
+    aiohttp itself repeats no POST.
     """
 
     def __init__(self, account: Account, *, verification: ssl.SSLContext | bool) -> None:
@@ -68,8 +68,8 @@ class AiohttpTransport:
 
     def _open(self, *, is_fresh: bool) -> aiohttp.ClientSession:
         account = self._account
-        # "connect" includes the wait for a free connection: who waits too long for one has
-        # certainly sent nothing.
+        # "connect" includes the wait for a free connection: after too long a wait for one, nothing
+        # was sent.
         timeouts = aiohttp.ClientTimeout(
             connect=account.connect_timeout_seconds,
             sock_read=account.read_timeout_seconds,

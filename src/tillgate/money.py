@@ -123,7 +123,7 @@ class Money:
     def of_minor_units(cls, units: int, currency: str) -> Self:
         """Return the money of so many of the smallest units: 1250 are USD 12.50, or JPY 1250.
 
-        Raises `InvalidRequest` for what is no whole number, or no currency.
+        Raises `InvalidRequest` for anything but a whole number, and for an unknown currency.
         """
         if isinstance(units, bool) or not isinstance(units, int):
             raise InvalidRequest("amount", units, "is not a whole number of the smallest unit")

@@ -5,7 +5,7 @@
 follows a redirect, keeps a cookie or reads a proxy from the environment.
 
 A refund opens a connection of its own. A kept connection may still hold an answer to an earlier
-request, and the answer to a refund names no reference by which to tell the two apart.
+request, and the answer to a refund names no reference to tell the two apart.
 
 The errors are raised outside the `except` blocks that saw the cause: error reports print the local
 variables of a traceback, and those of httpx hold the signed body (I11).
@@ -156,7 +156,7 @@ class AsyncTransport:
         except (
             httpx.TransportError,
             OSError,
-        ) as error:  # httpcore lets what TLS raises after the handshake through
+        ) as error:  # httpcore lets TLS errors after the handshake through
             failure = _failure(request, error)
         raise failure
 
@@ -300,8 +300,8 @@ def _failure(
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> str:
-    """Send a message to an address of the owner's; return "" when it was taken, else what went
-    wrong. It follows no redirect.
+    """Send a message to an address of the owner's; return "" when it was taken, else the error. It
+    follows no redirect.
     """
     deadline = time.monotonic() + seconds
     keep_to(deadline)
@@ -328,8 +328,7 @@ def keep_to(deadline: float) -> None:
 
 
 class DeadlineTransport(httpx.HTTPTransport):
-    """httpx's own transport over a pool whose sockets also keep to the deadline that `keep_to` was
-    given.
+    """httpx's own transport over a pool of sockets that also keep to the deadline of `keep_to`.
 
     A read time-out alone bounds the wait for each byte, so that a server dripping a byte now and
     then would hold a worker for hours.
@@ -367,7 +366,7 @@ class _DeadlineBackend(httpcore.SyncBackend):
         **kwargs: Any,
     ) -> httpcore.NetworkStream:
         """Try the host's addresses one after another: the socket module would go on with the next
-        whatever the time.
+        one after any time.
         """
         detail = _NOT_PUBLIC.format(host) if self._public_only else f"{host} has no address"
         failure: httpcore.NetworkError | httpcore.TimeoutException = httpcore.ConnectError(detail)

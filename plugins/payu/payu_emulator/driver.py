@@ -53,7 +53,7 @@ REFUSAL: Final = {"status": {"statusCode": "ERROR_VALUE_INVALID", "statusDesc": 
 
 
 class WireDriver(GatewayDriver):
-    """What both emulators have: accounts, and the faults before them."""
+    """The common parts of both emulators: accounts, and the faults before them."""
 
     plugin = "payu"
     method = "checkout"
@@ -86,7 +86,7 @@ class WireDriver(GatewayDriver):
 
 
 def _set(**fields: object) -> Callable[[Any], None]:
-    """Return what changes the order of an answer, or the answer itself."""
+    """Return a function that changes the order of an answer, or the answer itself."""
 
     def change(answer: Any) -> None:
         for part in (*answer.get("orders", ()), answer):
@@ -128,7 +128,7 @@ _NOT_BY_PAYU: Final[Mapping[str, str]] = {
 
 
 class FakeDriver(WireDriver):
-    """Every capability that PayU has, on the fake. Refunds are made at once, as the shops'
+    """Every capability that PayU has, on the fake. Refunds are made immediately, as the shops'
     scenarios expect.
     """
 
@@ -220,7 +220,7 @@ def _amount(units: str) -> Decimal:
 
 
 class PendingFakeDriver(FakeDriver):
-    """The fake whose refunds are pending first and made after the answer, as PayU's are."""
+    """The fake with refunds that are pending first and made after the answer, as PayU's are."""
 
     refund_status = "PENDING"
 
@@ -245,7 +245,7 @@ def running_simulator() -> Simulator:
 
 
 class SimulatorDriver(WireDriver):
-    """What getpaid's simulator can play. All scenarios share it; each has a wire of its own."""
+    """The capabilities of getpaid's simulator. All scenarios share it, each with its own wire."""
 
     declined_by_shops: Mapping[str, str] = {
         **_NOT_BY_PAYU,
@@ -286,7 +286,7 @@ class SimulatorDriver(WireDriver):
         self.simulator.act(reference, "reject")
 
     def advance(self, seconds: float) -> None:
-        """Cancel the open orders whose time is over, as PayU does."""
+        """Cancel the open orders after their time, as PayU does."""
         for reference in self.references():
             self.since.setdefault(reference, self.seconds)
         self.seconds += seconds

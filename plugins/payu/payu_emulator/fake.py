@@ -3,8 +3,8 @@ signed notifications.
 
 It follows https://developers.payu.com/europe/api/ (version 2.1.0 of the OpenAPI document) and the
 pages "Payment Lifecycle" and "Refunds" of https://developers.payu.com/europe/docs/, and refuses
-what they do not name. The shop's side is HTTP behind a `Wire`; the methods are the shopper, the
-bank and PayU's panel. An order is named by the merchant's reference, its `extOrderId`.
+anything that they do not name. The shop's side is HTTP behind a `Wire`; the methods are the
+shopper, the bank and PayU's panel. An order is named by the merchant's reference, its `extOrderId`.
 Notifications are not sent: `notification` builds them.
 """
 
@@ -254,7 +254,7 @@ class FakePayU:
         return str(order.get("continueUrl", ""))
 
     def choose(self, reference: str, attempt: Json = TRANSFER) -> None:
-        """Let the shopper choose a method whose money comes later."""
+        """Let the shopper choose a method with money that comes later."""
         order = self._open(reference)
         order["status"] = "PENDING"
         self.transactions[order["orderId"]].append(attempt)

@@ -1,8 +1,8 @@
 """Getpaid's simulator as a process: started by `simulator.py` in an environment of Python 3.12.
 
-It is the simulator as its authors start it, and two addresses more, which read and change
-nothing: `/-/storage` shows what it holds, and `/-/notify/<order>` lets it send a notification
-about an order as it stands.
+It is the simulator as its authors start it, and two addresses more, which read and change nothing:
+`/-/storage` shows its orders, and `/-/notify/<order>` lets it send a notification about an order as
+it stands.
 """
 
 from __future__ import annotations

@@ -4,16 +4,17 @@ Other people wrote it, for another plugin. It needs Python 3.12, so it lives in
 `.nox/simulator_payu`, which `nox -s simulator_payu` builds. `Simulator` starts it on a free port,
 receives its notifications, and is the shopper.
 
-What it lacks of PayU, by its source (`test_simulator.py` repeats the most important ones):
+Its differences from PayU, by its source (`test_simulator.py` repeats the most important ones):
 
 - Endpoints: no list of refunds (405), no refund by its number (404), no transactions (404), no
   payment methods (404). These answers are not in PayU's form.
-- Credentials: every client_id gets a token, whatever its secret; tokens are checked.
+- Credentials: every client_id gets a token, with any secret; tokens are checked.
 - Orders: every body is accepted, also without a field that PayU needs; `extOrderId` may come
   twice. An order is `PENDING` from its creation on; there is no clock, and `validityTime` does
   nothing. It echoes all that was sent.
 - Cancelling a paid order is answered with HTTP 200 and `ERROR_VALUE_INVALID`.
-- Refunds: finalized at once, of any amount and of unpaid orders too, and `extRefundId` names none.
+- Refunds: finalized immediately, of any amount and of unpaid orders too, and `extRefundId` names
+  none.
 - Notifications: `OpenPayU-Signature` with SHA-256; none for a refund. It sends them to the order's
   own `notifyUrl`.
 - A restart forgets everything.
@@ -60,8 +61,8 @@ class Notification:
 
 
 class Simulator:
-    """The simulator as a context manager. Each order's notifications come here, whatever address
-    the order names.
+    """The simulator as a context manager. Each order's notifications come here, instead of the
+    address that the order names.
     """
 
     def __init__(self, python: Path = PYTHON) -> None:
@@ -125,7 +126,7 @@ class Simulator:
         return self._call(method, path, names, body)
 
     def storage(self) -> list[Json]:
-        """Return what the simulator holds: the orders, oldest first, with their refunds."""
+        """Return the simulator's orders, oldest first, with their refunds."""
         held: list[Json] = json.loads(self._call("GET", "/-/storage", {}, b"")[2])
         return held
 

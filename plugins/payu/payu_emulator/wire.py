@@ -36,7 +36,7 @@ OPERATIONS = {
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with the next answer of an operation. Without `status` the emulator works."""
+    """The fault of the next answer of an operation. Without `status` the emulator works."""
 
     loses_request: bool = False
     loses_answer: bool = False

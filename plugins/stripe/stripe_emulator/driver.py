@@ -187,7 +187,7 @@ class FakeDriver(GatewayDriver):
         headers, body = self.stripe.signed(event, SECRETS[1])
         return [SentNotification(headers=headers, body=body)]
 
-    # What only the scenarios of shops need --------------------------------------------------------
+    # For the scenarios of shops alone -------------------------------------------------------------
 
     def is_payment_page(self, url: str) -> bool:
         return url.startswith("https://checkout.stripe.com/")
@@ -264,7 +264,7 @@ ALTERED: Final[dict[str, Callable[[Json], None]]] = {
     "wrong_transaction_no": lambda session: session.update(id="cs_test_another"),
     "other_reference": lambda session: session.update(client_reference_id="ANOTHER"),
 }
-"""What is wrong with a session, by the name of the fault."""
+"""The changes of a session, by the name of the fault."""
 
 
 NO_LIST: Final = "the simulator lists and searches nothing"
@@ -318,8 +318,8 @@ def running_simulator() -> Simulator:
 
 
 class SimulatorDriver(GatewayDriver):
-    """What getpaid's simulator can play, behind a proxy for the faults. It has no lists, and all
-    scenarios share it.
+    """The capabilities of getpaid's simulator, behind a proxy for the faults. It has no lists, and
+    all scenarios share it.
     """
 
     plugin = "stripe"
@@ -409,7 +409,7 @@ class SimulatorDriver(GatewayDriver):
         return {reference: one for reference, one in about if reference}
 
     def advance(self, seconds: float) -> None:
-        """Expire what is open when time passes: the simulator has no clock."""
+        """Expire the open sessions when time passes: the simulator has no clock."""
         if seconds > 3600:
             for reference in self.references():
                 if self.simulator.session_of(reference)["status"] == "open":

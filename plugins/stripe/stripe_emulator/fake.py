@@ -1,7 +1,7 @@
-"""A small Stripe in this process: its HTTP API for payments by Checkout, and the people who pay,
+"""A small Stripe in this process: its HTTP API for payments by Checkout, and the people that pay,
 dispute and use the dashboard.
 
-It speaks API version `2026-10-28.endive`, and refuses what that version refuses. The shop's side is
+It speaks API version `2026-10-28.endive`, and refuses the same as that version. The shop's side is
 HTTP at `FakeStripe.url`; the methods of `FakeStripe` are the shopper, the bank and the dashboard. A
 payment is named by its reference: the session's `client_reference_id`, or `reference` in its
 metadata. Webhooks are not sent: `event` and `signed` build them.
@@ -36,7 +36,7 @@ HALF_AN_HOUR, A_DAY = 1800, 86400
 LOCALES = """auto bg cs da de el en en-GB es es-419 et fi fil fr fr-CA hi-IN hr hu id it ja ko lt lv ms mt nb nl pl pt pt-BR ro ru sk sl sv
     th tr vi zh zh-HK zh-TW"""
 REASONS = {"duplicate", "fraudulent", "requested_by_customer"}
-# the statuses of refunds whose money has left the charge
+# the statuses of refunds with money that has left the charge
 COUNTED = {
     "pending",
     "requires_action",
@@ -157,7 +157,7 @@ class Request:
 
 @dataclass
 class Answer:
-    """What is sent back."""
+    """An answer to a request."""
 
     status: int
     body: bytes
@@ -166,7 +166,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Fault:
-    """What befalls the next request of an operation."""
+    """The fault of the next request of an operation."""
 
     kind: Literal["drop", "lose", "slow", "fail", "break", "html", "alter"]
     status: int = 200
@@ -352,7 +352,7 @@ class FakeStripe:
     # The shopper and the bank
 
     def pay(self, reference: str, method: str | None = None) -> Json:
-        """Let the shopper pay at once; return the session."""
+        """Let the shopper pay immediately; return the session."""
         with self._lock:
             session = self._open(reference)
             intent, charge = self._attempt(session, method, "succeeded")
@@ -360,7 +360,7 @@ class FakeStripe:
             return session
 
     def pay_with_delay(self, reference: str, method: str | None = None) -> Json:
-        """Let the shopper pay by a method whose money comes days later; return the session."""
+        """Let the shopper pay by a method with money that comes days later; return the session."""
         with self._lock:
             session = self._open(reference)
             intent, _ = self._attempt(session, method, "pending")
@@ -643,7 +643,7 @@ class FakeStripe:
             "Stripe-Signature": signature,
         }, body
 
-    # What there is
+    # The stored objects
 
     def session_of(self, reference: str) -> Json:
         """Return the newest session of a reference, or the session with this id."""
@@ -1125,7 +1125,7 @@ class FakeStripe:
         return self.sessions[session_id]
 
     def _check_methods(self, parameters: Json) -> None:
-        """Refuse what a named payment method lacks, or cannot take."""
+        """Refuse a named payment method that lacks something, or cannot take the payment."""
         allowed = parameters.get("allowed_payment_method_types", [])
         given = parameters.get("payment_method_options", {})
         if "wechat_pay" in allowed and given.get("wechat_pay", {}).get("client") != "web":

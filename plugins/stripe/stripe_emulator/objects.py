@@ -43,7 +43,7 @@ def session(
     livemode: bool,
     page: str,
 ) -> Json:
-    """Return an open Checkout Session of what was asked for."""
+    """Return an open Checkout Session for a request."""
     nothing = """after_expiration allow_promotion_codes billing_address_collection client_secret consent consent_collection
         currency_conversion customer customer_account customer_details invoice managed_payments origin_context payment_intent payment_link
         payment_method_configuration_details permissions recovered_from saved_payment_method_options setup_intent
@@ -101,7 +101,7 @@ def session(
 
 
 def customer_details(email: str) -> Json:
-    """Return what Stripe's page asked the shopper for."""
+    """Return the details that the shopper entered on Stripe's page."""
     return {
         "address": {**NO_ADDRESS, "country": "DE"},
         "business_name": None,
@@ -232,7 +232,7 @@ DECLINES = {
     "expired_card": "Your card has expired.",
     "incorrect_cvc": "Your card's security code is incorrect.",
 }
-"""The messages of declines whose reason the shopper may know; the others are all alike."""
+"""The messages of declines with a reason that the shopper may know; the others are all alike."""
 
 
 def last_payment_error(charge_id: str, code: str = "generic_decline") -> Json:
@@ -266,7 +266,7 @@ def voucher(method: str, expires: int) -> Json:
 
 
 def balance_transaction(charge: Json, currency: str | None = None) -> Json:
-    """Return what the money of a charge did to the balance: 2.9 % and 30 of the fee's units.
+    """Return the effect of a charge's money on the balance: 2.9 % and 30 of the fee's units.
 
     In another currency two of its units are three of the payment's.
     """
@@ -465,9 +465,7 @@ def webhook_endpoint(
     api_version: str | None,
     livemode: bool,
 ) -> Json:
-    """Return an endpoint that the shop's owner has registered; its secret is told only at
-    creation.
-    """
+    """Return an endpoint that the owner has registered; only its creation shows its secret."""
     return {
         "id": endpoint_id,
         "object": "webhook_endpoint",

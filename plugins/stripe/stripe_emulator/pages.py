@@ -1,6 +1,6 @@
 """The fake with pages to click: Stripe's payment page for the shopper, and a dashboard for staff.
 
-It notifies the shop of what happens, as Stripe does. Everything stays on this machine.
+It notifies the shop of each change, as Stripe does. Everything stays on this machine.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _PAGES.filters |= {
 
 
 class ClickableStripe(FakeStripe):
-    """A fake whose sessions have a page here. `notify` is the shop's address for events, which are
-    signed with `secret`.
+    """A fake with a page here for each session. `notify` is the shop's address for events, which
+    are signed with `secret`.
     """
 
     def __init__(self, *, merchant: str, notify: str, secret: str, port: int = 0) -> None:

@@ -5,8 +5,8 @@ Other people wrote it, for another plugin. It needs Python 3.12 and stripe below
 `.nox/simulator`, which `nox -s simulator` builds. `Simulator` starts it on a free port, receives
 its webhooks, and is the shopper and the bank.
 
-What it lacks of Stripe, each tried with the official SDK 16.1.0 (`test_simulator.py` repeats the
-most important ones):
+Its differences from Stripe, each tried with the official SDK 16.1.0 (`test_simulator.py` repeats
+the most important ones):
 
 - Endpoints: no list of sessions (405), no search of payment intents (`search` is read as an id:
   404), no list of refunds (405), no refund by its id (404), no charges, disputes, account, balance
@@ -21,7 +21,7 @@ most important ones):
 - Amounts: only the first line item counts, without its quantity. Any whole number passes, even a
   negative one, and any currency, which keeps its case; there are no smallest amounts. Text that is
   no whole number is answered with 500.
-- Time: `expires_at` has no bounds, and a session whose time is over stays open until `expire`.
+- Time: `expires_at` has no bounds, and a session after its time stays open until `expire`.
 - Sessions: the answers lack `created`, `livemode`, `payment_method_types`, `automatic_tax`,
   `custom_fields`, `custom_text` and `shipping_options`, which Stripe's document requires. Only the
   answer to the creation has `url` and `expires_at`.
@@ -160,11 +160,11 @@ class Simulator:
         self._stack.close()
 
     def pay(self, reference: str) -> str:
-        """Let the shopper pay at once; return the address that the shopper is sent to."""
+        """Let the shopper pay immediately; return the address that the shopper is sent to."""
         return self._authorize(reference, "pay")
 
     def pay_with_delay(self, reference: str) -> None:
-        """Let the shopper pay by a method whose money comes later."""
+        """Let the shopper pay by a method with money that comes later."""
         self._authorize(reference, "pay_delayed")
 
     def decline(self, reference: str) -> None:

@@ -1,8 +1,8 @@
-"""The review actions by which staff resolve reviews: the table of policies says which action fits
+"""The review actions: staff resolve reviews with them. The table of policies says which action fits
 which reason.
 
 An action that uses the network runs outside transactions like every other operation. An action on a
-review that is resolved by then changes nothing and names the colleague who resolved the review.
+resolved review changes nothing and names the colleague that resolved it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _AS_READ: Final = frozenset(
         ReviewAction.DISMISS,
     },
 )
-"""Actions by which staff vouch for the statement of a review."""
+"""Actions with which staff vouch for the statement of a review."""
 
 
 _OF_REPORTED: Final = frozenset({ReviewAction.ACCEPT_AS_PAID, ReviewAction.REFUND_REPORTED})

@@ -58,7 +58,7 @@ class AmountField(forms.CharField):
         self.most = most
 
     def prepare_value(self, value: Any) -> Any:
-        """Return a stored amount as the reader would type it; what was typed stays as it is."""
+        """Return a stored amount as the reader would type it; a typed text stays as it is."""
         return typed_text(value, self.most.currency) if isinstance(value, Decimal) else value
 
     def clean(self, value: Any) -> Decimal | None:

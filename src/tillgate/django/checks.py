@@ -69,7 +69,7 @@ _CLASSES: Final[dict[str, type[checks.Error | checks.Warning]]] = {"error": chec
 _REMEDIES: Final[dict[int, str]] = {}
 """The hints of warnings, by number, in the words of a framework that has settings of its own."""
 _NOTES: Final[set[int]] = set()
-"""The numbers of warnings that a framework leaves nobody to mend: they are notes."""
+"""The numbers of warnings that cannot be corrected under a framework: they are notes."""
 
 
 def report_errors_as_warnings(
@@ -163,7 +163,7 @@ def check_settings() -> Found:
 
 
 def _examined(account: Account) -> list[hooks.Finding]:
-    """Return what the account's gateway plugin holds to be wrong about its settings."""
+    """Return the faults that the account's gateway plugin finds in its settings."""
     try:
         hooks.plugin_manager()
     except ConfigurationError:

@@ -40,7 +40,7 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SECRET: Final = frozenset(
     {"ACCOUNTS", "ALERT_WEBHOOK_URL", "ALERT_WEBHOOK_SECRET", "MONITOR_TOKEN"},
 )
-"""The settings whose values no error shows."""
+"""The settings with values that no error may show."""
 
 
 def _accounts(value: object) -> Mapping[str, Account]:
@@ -288,7 +288,7 @@ class Settings(BaseModel):
     alert_webhook_secret: SecretStr | None = None
     """The key that signs the alerts."""
     monitor_token: Annotated[SecretStr | None, BeforeValidator(_monitor_token)] = None
-    """The token with which a monitor reads `health/` and `metrics/`; None for none."""
+    """The token that lets a monitor read `health/` and `metrics/`; None for none."""
     monitor_networks: Annotated[tuple[Any, ...], BeforeValidator(_networks)] = ()
     """The networks from which both can be read without it, by the address that Django sees."""
     details_kept_days: _Days | None = 600

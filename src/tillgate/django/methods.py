@@ -103,8 +103,8 @@ def _plugin_labels() -> dict[str, str]:
 
 
 def configured_choices() -> tuple[MethodChoice, ...]:
-    """Return the payment methods of `TILLGATE["PAYMENT_METHODS"]`, or else those of the interface,
-    whatever an account takes.
+    """Return the payment methods of `TILLGATE["PAYMENT_METHODS"]`, or else those of the interface;
+    an account may take fewer.
     """
     codes = get_settings().payment_methods or tuple(map(str, PaymentMethod))
     return tuple(MethodChoice(code=code, label=label_of(code), currencies=()) for code in codes)

@@ -150,7 +150,7 @@ class Order(models.Model):
     """When the worker checks whether the order is unpaid."""
     tried_since = models.DateTimeField(null=True, blank=True)
     """When the first payment began, since the shop last heard that the order is unpaid, or refunded
-    what had not paid it. Later by the time in which money was under way.
+    money that had not paid it. Later by the time in which money was under way.
     """
     under_way_since = models.DateTimeField(null=True, blank=True)
     """Since when the money of an open payment is under way; that time is no time to pay."""
@@ -195,7 +195,7 @@ class Payment(models.Model):
     """
 
     close_answer: bool | str | None = None
-    """What came of closing its page just now, or why it could not be; never stored."""
+    """The result of closing its page just now, or why that failed; never stored."""
 
     # Constraints make them unique: `unique` and `db_index` of text make a second index on
     # PostgreSQL, for LIKE, which no query uses.
@@ -237,8 +237,8 @@ class Payment(models.Model):
         blank=True,
         db_default=models.Value({}, models.JSONField()),
     )
-    """What the gateway's newest answer says for clerks and shoppers, as `PaymentDetails` writes
-    it.
+    """The details for clerks and shoppers in the gateway's newest answer, as `PaymentDetails`
+    writes them.
     """
 
     last4 = models.CharField(max_length=4, blank=True, default="", db_default="")
@@ -246,8 +246,8 @@ class Payment(models.Model):
     created_at = models.DateTimeField(_("started"), db_index=True)
     page_closes_at = models.DateTimeField()
     close_wanted_at = models.DateTimeField(null=True, blank=True)
-    """Since when nobody should pay on its page any more; null once the gateway was asked to close
-    it.
+    """The moment after which its page should take no payment; null once the gateway was asked to
+    close it.
     """
     page_closed_at = models.DateTimeField(null=True, blank=True)
     """When the gateway closed its page, before its time."""
@@ -300,7 +300,7 @@ class Payment(models.Model):
 
     @property
     def known(self) -> PaymentDetails:
-        """What the gateway's newest answer says for clerks and shoppers."""
+        """The details for clerks and shoppers in the gateway's newest answer."""
         return PaymentDetails.read(self.details)
 
     @property
@@ -326,7 +326,7 @@ class Payment(models.Model):
 
 
 class PaymentNumber(models.Model):
-    """A further number of a payment at its gateway, by which staff find it."""
+    """A further number of a payment at its gateway: staff find the payment with it."""
 
     objects: ClassVar[OneDatabase[PaymentNumber]] = OneDatabase()
 
@@ -555,7 +555,7 @@ class Review(models.Model):
     alerted_at = models.DateTimeField(null=True, blank=True)
     """When this version went to the owner's webhook."""
     taken_by = models.CharField(max_length=150, blank=True, default="", db_default="")
-    """The user name of the clerk who works on it."""
+    """The user name of the clerk in charge of it."""
     resolved_at = models.DateTimeField(null=True, blank=True)
     resolved_by = models.CharField(max_length=150, blank=True)
     resolution = models.CharField(max_length=255, blank=True)
@@ -639,8 +639,8 @@ class OutboxEvent(models.Model):
     data = models.JSONField(default=dict, blank=True)
     event_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     created_at = models.DateTimeField()
-    """When it joins the queue of its order: a delayed event later than its row, so that it holds up
-    no other until then.
+    """When it joins the queue of its order: a delayed event later than its row, so it delays no
+    other until then.
     """
     done_at = models.DateTimeField(null=True, blank=True)
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)

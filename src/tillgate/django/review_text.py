@@ -113,8 +113,7 @@ _CLAUSES: Final[Mapping[str, str | Promise]] = MappingProxyType(
         ),
     },
 )
-"""A clause by the reason, or by the reason and its case: what follows "Payment X: " or "Account X:
-".
+"""A clause by the reason, or by the reason and its case. It follows "Payment X: " or "Account X: ".
 """
 
 _SENTENCES: Final[Mapping[str, str | Promise]] = MappingProxyType(
@@ -390,7 +389,7 @@ _AFTER: Final[Mapping[ReviewAction, str | Promise]] = MappingProxyType(
         ),
     },
 )
-"""What to do when the recommended action was tried just now, and the review is still open."""
+"""The next step when the recommended action was tried just now, and the review is still open."""
 
 
 def recommended(

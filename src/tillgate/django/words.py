@@ -141,7 +141,7 @@ _BRANDS: Final[Mapping[str, str]] = {
     "mastercard": "Mastercard",
     "unionpay": "UnionPay",
 }
-"""The brands of cards whose names are more than their codes with a capital."""
+"""The brands of cards with names other than their codes with a capital."""
 
 _DISPUTES: Final[Mapping[str, str | Promise]] = {
     DisputeStatus.OPEN: _("waits for your answer at the gateway"),
@@ -182,7 +182,9 @@ def brand_name(code: str) -> str:
 
 
 def paid_with(method: str, used: PaidWith | None) -> str:
-    """Return what paid, such as "Visa ending 4242", or the name of the chosen method."""
+    """Return the card or wallet that paid, such as "Visa ending 4242", or the name of the chosen
+    method.
+    """
     if used is None:
         return method_name(method)
     name = brand_name(used.brand) if used.brand else method_name(used.method)

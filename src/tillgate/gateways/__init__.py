@@ -1,5 +1,5 @@
-"""What the author of a gateway plugin builds on: the profile of a gateway with its options, and
-the values for clerks and shoppers.
+"""The base of a gateway plugin: the profile of a gateway with its options, and the values for
+clerks and shoppers.
 
 docs/how-to/write-a-gateway-plugin.md is the guide, and README.md the reference.
 """

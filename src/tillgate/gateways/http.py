@@ -1,5 +1,5 @@
 """Tillgate's transport for the authors of gateway plugins: one deadline over everything, and one
-classification of what is known after an error.
+classification of errors by their outcome.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _PROVES_NOTHING: Final = frozenset({408, 409, 425, 429})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An HTTP answer: its status, headers, whose names are in small letters, and body."""
+    """An HTTP answer: its status, headers with names in small letters, and body."""
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
@@ -70,7 +70,7 @@ class Call:
 
     `operation` is pay, query or refund, as in the errors. Where it moves money, which pay and
     refund do, an answer that proves nothing is an `OutcomeUnknown`. `secrets` are hidden in errors
-    beside those of the account, such as an access token: add to it what is derived.
+    beside those of the account, such as an access token: add derived secrets to it.
     """
 
     def __init__(

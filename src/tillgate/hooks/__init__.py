@@ -1,4 +1,4 @@
-"""The hooks by which a plugin wraps the gateway, serves a shop or observes.
+"""The hooks: a plugin wraps the gateway with them, serves a shop or observes.
 
 `pay`, `query` and `refund` call the gateway through the hooks. The rest of Tillgate calls only
 these, so that a plugin may wrap the calls.
@@ -196,8 +196,8 @@ def read_notification(
     headers: Mapping[str, str],
     body: bytes,
 ) -> tuple[Hint, ...] | None:
-    """Return what a notification at the account's own address is about; None where no plugin reads
-    it. Raises `SignatureMismatch`.
+    """Return the payments that a notification at the account's own address is about; None where no
+    plugin reads it. Raises `SignatureMismatch`.
     """
     answer = _ask(
         account,
@@ -220,7 +220,7 @@ def examine_account(
     deadline_seconds: float | None = None,
     webhook_url: str | None = None,
 ) -> tuple[Finding, ...] | None:
-    """Return what a plugin finds about the settings of an account, with `online` at the gateway
+    """Return a plugin's findings about the settings of an account, with `online` at the gateway
     too; None where no plugin examines it.
     """
     answer = _ask(
@@ -340,7 +340,7 @@ def _ask(account: Account, hook: str, **arguments: Any) -> Any:
 
 
 def _answered_by(account: Account, hook: str) -> str:
-    """Return a hook with the plugins of which one has answered: wrappers, and the profile's."""
+    """Return a hook with the plugins that may have answered: wrappers, and the profile's."""
     owner = account.dialect.plugin
     wrappers = [
         one.plugin_name

@@ -1,5 +1,5 @@
-"""The check of what a gateway plugin returns: types, lengths and the payment page, once, before the
-core uses it. A detail for people that is faulty is left out, and never stands in the money's way.
+"""The check of a gateway plugin's values: types, lengths and the payment page, once, before the
+core uses them. A detail for people that is faulty is left out, and never stands in the money's way.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def _preset_that_answers(
     query: Callable[[Account, str], Transaction],
     asked: str,
 ) -> str | None:
-    """Return the name of another preset whose query path the gateway knows, or None."""
+    """Return the name of another preset with a query path that the gateway knows, or None."""
     for name, preset in DIALECTS.items():
         if preset.query_path != asked:
             with suppress(Exception):  # the first answer is the one to report

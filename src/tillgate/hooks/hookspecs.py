@@ -118,14 +118,14 @@ def tillgate_close(
     transaction_no: str | None,
     deadline_seconds: float | None,
 ) -> bool | None:
-    """Close an open payment at the gateway, so that it can no longer be paid.
+    """Close an open payment at the gateway: it can no longer be paid.
 
     Called by the worker, once for each payment that should not be paid any more: the order was
     cancelled or paid by another payment, or the shopper has begun another payment, with another
     method or for another price. Return True when it can no longer be paid, also when it had closed
     before, and False when it is paid or its money is on its way. Tillgate queries the payment after
-    either. A gateway whose call would refund a paid payment has no such hook. An error leaves the
-    page open, and Tillgate does not try again.
+    either. A gateway that would refund a paid payment has no such hook. An error leaves the page
+    open, and Tillgate does not try again.
     """
 
 
@@ -144,7 +144,7 @@ def tillgate_read_notification(
     headers: Mapping[str, str],
     body: bytes,
 ) -> Sequence[Hint] | None:
-    """Verify a notification that came to the account's own address, and return what it is about.
+    """Verify a notification to the account's own address, and return the payments that it is about.
 
     Called for each POST to `/webhook/<alias>/` below Tillgate's pages, the address that
     `tillgate.shop.webhook_url` returns; and for each request to `/notification/<key>/`, the
@@ -152,8 +152,8 @@ def tillgate_read_notification(
     case, and `body` is bounded. Raise `SignatureMismatch` when the notification is not the
     gateway's, or `AnswerNotUnderstood` when it cannot be read: the answer is then 400. A hint names
     a payment by its reference or transaction number; Tillgate queries the payments that it knows,
-    and believes only the answers. A hint with both gives the number to the query of a payment whose
-    number is not known yet, such as one whose creation got no answer.
+    and believes only the answers. A hint with both gives the number to the query of a payment
+    without a known number, such as after a creation without an answer.
 
     Call no gateway here: the web process waits for it. Where a notification names only another
     number of a payment, such as that of a charge, return it as `transaction_no`: the worker calls
@@ -208,8 +208,8 @@ def tillgate_find_orders(text: str, limit: int) -> Sequence[str] | None:
     e-mail address.
 
     Called by the search of Django's admin with 3 to 100 characters, without a `#` before them.
-    Return at most `limit` keys, the newest first; none for another order's number. Tillgate stores
-    neither the text nor the answer. After an error the search goes on without it.
+    Return at most `limit` keys, the newest first; none for another order's number. Tillgate does
+    not store the text or the answer. After an error the search goes on without it.
     """
 
 
@@ -218,8 +218,8 @@ def tillgate_customers(order_keys: Sequence[str]) -> Mapping[str, Customer] | No
     """Return the shoppers of orders by their keys, for lists and downloads of staff; leave out an
     order without one.
 
-    Called with at most 1,000 keys at once, so read them in one statement. Tillgate does not store
-    the answer. After an error the list has no names.
+    Called with at most 1,000 keys, so read them in one statement. Tillgate does not store the
+    answer. After an error the list has no names.
     """
 
 
@@ -234,7 +234,7 @@ def tillgate_payment_paid(payment: Payment) -> PaidOutcome | None:
 
 @hookspec(firstresult=True)
 def tillgate_order_unpaid(order: Order) -> None:
-    """Release what the order holds: no payment of it is open or paid any more.
+    """Release the stock and other holds of the order: no payment of it is open or paid any more.
 
     Called `ORDER_UNPAID_AFTER_MINUTES` after the order was opened, after its last payment failed or
     expired, or after money that never paid it was refunded entirely. It comes earlier only where
@@ -252,7 +252,7 @@ def tillgate_reopen_order(order: Order) -> bool | None:
     """Make a cancelled order payable again, and return whether that was possible.
 
     Called when staff press *Reopen and deliver* in a review about late money, under the order's
-    lock and inside a database transaction. `tillgate_payment_paid` follows at once. Change the
+    lock and inside a database transaction. `tillgate_payment_paid` follows immediately. Change the
     order's own record only: goods are taken back when the payment is applied. A plugin without this
     hook does not offer the button.
     """
@@ -293,11 +293,11 @@ def tillgate_review_url(review: Review) -> str | None:
 def tillgate_return_url(payment: Payment) -> str | None:
     """Return the shop's page about the order, a path or an http(s) address.
 
-    Called when the shopper comes back; `payment.status` tells how. A shopper who has paid goes
-    there at once, and one whose payment has failed where Tillgate's own page can offer no other.
-    Otherwise that page says what happened, offers to pay again, and links there. The shop's page
-    must work without a session, since wallets return in another browser. None, or an error, leaves
-    the shopper on Tillgate's own page.
+    Called when the shopper comes back; `payment.status` tells how. A shopper that has paid goes
+    there immediately. So does a shopper with a failed payment where Tillgate's own page can offer
+    no other. Otherwise that page shows the outcome, offers to pay again, and links there. The
+    shop's page must work without a session, since wallets return in another browser. None, or an
+    error, leaves the shopper on Tillgate's own page.
     """
 
 

@@ -261,8 +261,8 @@ def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
 
 
 def remedy_without(plugin: str) -> str:
-    """Return what to do about a shop plugin that is not loaded, where its package has the usual
-    name `tillgate_...`.
+    """Return the remedy for a shop plugin that is not loaded, where its package has the usual name
+    `tillgate_...`.
     """
     package = f"tillgate_{plugin.replace('-', '_')}"
     if package.isidentifier() and importlib.util.find_spec(package):

@@ -55,15 +55,15 @@ class OrderDescription:
     `change_url` is the shop's page on which the shopper may change or cancel the unpaid order: a
     path or an http(s) address. It works without a session, expires, and changes nothing before a
     form is posted. Tillgate links to it for holders of the shop's pay link and in the browser that
-    started the payment from there. An open payment of a cancelled order is watched all the same. Of
-    an order that cannot be paid any more it is the page on which its items can be ordered again.
+    started the payment from there. An open payment of a cancelled order is still watched. For an
+    order that cannot be paid any more, it is the page to order its items again.
 
     `choose_url` is the shop's own page on which the shopper chooses another payment method, in the
     same form. The return page links to it where Tillgate's own page cannot start a payment of the
     order: for another account than `default`, or with data of the plugin's own.
 
-    `is_cancelled`: the shop has cancelled the order. The ledger check names a cancelled order whose
-    money the gateway still holds, and the page of one whose time to pay has passed says so.
+    `is_cancelled`: the shop has cancelled the order. The ledger check names a cancelled order with
+    money that the gateway still holds, and the page of an order after its time to pay says so.
     """
 
     number: str

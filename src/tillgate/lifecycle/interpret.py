@@ -171,7 +171,7 @@ staff.
 _MOVES_NOTHING: Final = frozenset(
     {TransactionStatus.PAID, TransactionStatus.REFUNDED, TransactionStatus.UNRECOGNISED},
 )
-"""Words of the gateway by which no payment ends unpaid."""
+"""Words of the gateway that end no payment as unpaid."""
 
 
 def in_context(facts: PaymentFacts, reviews: Iterable[ReviewFacts], answer: Answer) -> Answer:
@@ -215,11 +215,11 @@ def interpret(facts: PaymentFacts, reviews: Iterable[ReviewFacts], answer: Answe
     if isinstance(answer, NotFound):
         return _not_found(facts, answer)
     found = answer.transaction
-    # An answer about other money counts for nothing, whatever it says: staff compare (I1).
+    # An answer about other money never counts: staff compare (I1).
     if doubt := _contradiction(facts, found, settles_in_currency=answer.settles_in_currency):
         return _held(facts, found, *doubt)
     said = found.status
-    # Whatever the payment was before: late money is still money (I9).
+    # In any earlier status: late money is still money (I9).
     if said is TransactionStatus.PAID:
         decision = _to(facts, found, PaymentStatus.PAID, "the gateway says that it is paid")
         return _with_disputes(_with_manual_review(decision, found), facts, found)

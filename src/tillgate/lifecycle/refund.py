@@ -75,7 +75,7 @@ amount (I5).
 
 
 UNSETTLED_REFUND_STATUSES: Final = frozenset({_R.PENDING, _R.UNKNOWN})
-"""Statuses in which the gateway is asked what became of the refund."""
+"""Statuses in which the gateway is asked about the outcome of the refund."""
 
 REFUND_LATE_AFTER: Final = timedelta(days=7)
 """A refund that is pending for longer opens a review."""

@@ -66,9 +66,7 @@ class ReviewReason(StrEnum):
     DISPUTED = "disputed"
     """A bank has asked money of a payment back (a charge-back)."""
     MANUAL_REVIEW = "manual-review"
-    """The gateway waits for somebody to review a paid payment by hand, such as one that may be
-    fraud.
-    """
+    """The gateway waits for a review of a paid payment by hand, such as one that may be fraud."""
     WRONG_CREDENTIALS = "wrong-credentials"
     """The gateway refuses a query or a new payment: the account's merchantNo or token is wrong."""
     SIGNATURE_MISMATCH = "signature-mismatch"
@@ -264,7 +262,7 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
             ends=(End.FOUND, End.ANSWER),
             says_nothing=True,
         ),
-        # The answer says what it says: staff see at the gateway whether money left, and how much.
+        # Staff see at the gateway whether money left, and how much.
         _R.CHANGED_AFTER_PAID: _answer(
             _A.RECORD_EXTERNAL_REFUND,
             _A.POLL,
@@ -357,7 +355,7 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
 
 
 def reasons(**wanted: object) -> frozenset[ReviewReason]:
-    """Return the reasons whose policy has these values; `ends=End.ANSWER` asks for one of its
+    """Return the reasons with a policy that has these values; `ends=End.ANSWER` asks for one of its
     ends.
     """
 

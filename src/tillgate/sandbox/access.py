@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 from starlette.requests import Request
 
 NOTIFICATION_AGENT = "payment-gateway-sandbox"
-"""The User-Agent of every notification, by which the sandbox recognises its own requests."""
+"""The User-Agent of every notification: the sandbox recognises its own requests by it."""
 
 _PROXIED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 

@@ -104,9 +104,7 @@ class Ledger:
         return found
 
     def totals(self) -> dict[str, int]:
-        """Return what the merchants hold by currency, in its smallest unit: what was paid, less
-        what was refunded.
-        """
+        """Return the merchants' money by currency, in its smallest unit: paid less refunded."""
         held: dict[str, int] = {}
         for one in self._transactions.values():
             if one.status == "paid":

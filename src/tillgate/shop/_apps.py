@@ -1,4 +1,4 @@
-"""`tillgate.shop` needs the models of Tillgate's app: this module says what to do without them."""
+"""`tillgate.shop` needs the models of Tillgate's app: this module names the remedy without them."""
 
 from django.apps import apps
 from django.core.exceptions import AppRegistryNotReady, ImproperlyConfigured

@@ -12,8 +12,8 @@ __all__ = ["check_account", "find_account"]
 
 
 def check_account(account: Account, *, seconds: float) -> Finding:
-    """Ask the gateway of an account whether it knows it, and return what was found. Uses the
-    network, for `seconds` at most.
+    """Ask the gateway of an account whether it knows it, and return the finding. Uses the network,
+    for `seconds` at most.
     """
     source = dict.fromkeys(("base_url", "merchant_no", "token"), "TILLGATE['ACCOUNTS']")
     found = account_checks.examine(

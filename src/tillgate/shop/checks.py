@@ -27,7 +27,7 @@ def report_errors_as_warnings(
     stay.
 
     `remedies` are the hints of warnings, by number, where the framework has settings of its own.
-    `notes` are numbers of warnings that nobody can mend there: the doctor passes with them.
+    `notes` are numbers of warnings that cannot be corrected there: the doctor passes with them.
     """
     ours.report_errors_as_warnings(remedies, notes)
 

@@ -1,4 +1,4 @@
-"""Finding: the orders that staff mean by what they have at hand."""
+"""Finding: the orders that fit a number, a name or an amount that staff have."""
 
 from __future__ import annotations
 

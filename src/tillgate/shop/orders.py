@@ -95,15 +95,15 @@ def keep_money(plugin: str, order_key: str, *, staff: str, note: str) -> None:
 
 
 def ended_unpaid(plugin: str, order_key: str) -> bool:
-    """Return whether the plugin heard that the time to pay an order had passed, and nobody had
-    closed the order before: a page may say so in plain words.
+    """Return whether the plugin heard that the time to pay an order had passed, and the order was
+    not closed before: a page may say so in plain words.
     """
     order = Order.objects.filter(plugin=plugin, key=order_key).first()
     return order is not None and handlers.ended_unpaid(order)
 
 
 def set_order_data(plugin: str, order_key: str, **data: Any) -> None:
-    """Store data of the plugin with an order, beside what is stored already; None removes a key.
+    """Store data of the plugin with an order, beside the stored data; None removes a key.
     `OrderState.data` holds it.
     """
     with transaction.atomic(using=database()):
@@ -154,8 +154,8 @@ def pay_url(plugin: str, order_key: str, *, until: datetime | None = None) -> st
     """Return the address where an order can be paid, or paid again, for a week or `until`. Give it
     only to the order's shopper.
 
-    The address keeps no goods: see `open_order`, whose time may be shorter or longer.
-    Raises `ConfigurationError` where the plugin is not installed or does not know the order.
+    The address keeps no goods: the time of `open_order` may be shorter or longer. Raises
+    `ConfigurationError` where the plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)
     ticket = tickets.new_ticket(plugin, order_key, until=until)

@@ -145,7 +145,7 @@ def may_continue(payment_id: str) -> bool:
     """Return whether a shopper may go on paying on the payment page of a payment.
 
     The page is open, its account is known, no answer of the gateway needs review, and the order is
-    neither closed nor paid.
+    open and unpaid.
     """
     return handing_out.may_go_on(Payment.objects.select_related("order").get(pk=int(payment_id)))
 

@@ -24,6 +24,6 @@ def erase_order(plugin: str, order_key: str, *, actor: str = "shop") -> bool:
 
     Notifications, answers of the gateway and texts go; the facts about the money stay, and the page
     on personal data lists both. Raises `InvalidRequest` for an order that Tillgate does not know,
-    and for one that has anything open: its `remedy` says what.
+    and for one that has anything open: its `remedy` names it.
     """
     return retention.erase_order(plugin, order_key, actor)

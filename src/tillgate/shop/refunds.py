@@ -49,12 +49,12 @@ def refund(
     staff saw, as a form sends it: a newer one refuses the action.
 
     `idempotency_key` names one wish for a refund of this payment, a UUID or up to 255 characters. A
-    repeated key sends nothing: it returns the refund that exists, whatever became of it, so use a
-    new key to try a failed refund again. The same key with another amount raises
-    `RefundNotPossible`. Without a key, each call is a refund of its own.
+    repeated key sends nothing: it returns the existing refund, even a failed one, so use a new key
+    to try a failed refund again. The same key with another amount raises `RefundNotPossible`.
+    Without a key, each call is a refund of its own.
 
-    Raises `RefundNotPossible`, whose `for_staff` says the reason to staff, or `InvalidRequest`, for
-    an id that no payment has too; nothing was refunded then.
+    Raises `RefundNotPossible` with the reason for staff in `for_staff`, or `InvalidRequest`, for an
+    id that no payment has too; nothing was refunded then.
     """
     return _refund(
         payment_id,
@@ -104,7 +104,7 @@ def refund_rest(plugin: str, order_key: str, **options: Any) -> RefundState:
     """Refund all that can still be refunded of the payment that paid an order, and return the
     refund.
 
-    The amount is what is left under the order's lock, so that no refund in between is made twice. A
+    The amount is the rest under the order's lock, so a refund in between is not made twice. A
     repeated `idempotency_key` returns the refund that it made. Options and errors are those of
     `refund`: `RefundNotPossible` where nothing is left.
     """

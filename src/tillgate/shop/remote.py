@@ -62,8 +62,8 @@ def remote_events(
 
 
 def set_remote_data(event_id: str, **data: Any) -> None:
-    """Store data with a remote event, beside what is stored already. Call it under the order's
-    lock, see `locked_order`.
+    """Store data with a remote event, beside the stored data. Call it under the order's lock, see
+    `locked_order`.
     """
     with transaction.atomic(using=database()):
         row = OutboxEvent.objects.select_for_update().get(event_id=event_id)

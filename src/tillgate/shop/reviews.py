@@ -62,10 +62,10 @@ class OpenReview:
     `version` and `newest_refund` go back with the action: when the review says something else by
     then, or there is a newer refund, the action is refused. `title` and `message` are in the active
     language, without secrets. `plugin` and `order_key` are empty for a review of an account,
-    `payment_id` and `reference` for a review without a payment. `recommendation` says in the active
-    language what to do first, and why; its action, if it is one, is `recommended`. `withdraws` is
-    the refund that the action "withdraw" gives up. `taken_by` is the user name of the clerk who
-    works on it, or empty.
+    `payment_id` and `reference` for a review without a payment. `recommendation` is the recommended
+    first step with its reason, in the active language; its action, if it is one, is `recommended`.
+    `withdraws` is the refund that the action "withdraw" withdraws. `taken_by` is the user name of
+    the clerk in charge of it, or empty.
     """
 
     id: str
@@ -105,7 +105,7 @@ class OpenReview:
         return f"{text} ({money_text(self.withdraws.amount, self.withdraws.payment.currency)})"
 
     def explanation(self, action: ReviewAction) -> str:
-        """Return what an action does, in the active language."""
+        """Return the effect of an action, in the active language."""
         return str(EXPLANATIONS[action])
 
 
@@ -160,7 +160,7 @@ def newest_reviews(
 ) -> tuple[int, tuple[OpenReview, ...]]:
     """Return how many reviews are open, and the newest of them, the newest first.
 
-    It takes the reviews of orders whose keys begin with `prefix`, and of accounts; not those of
+    It takes the reviews of orders with keys that begin with `prefix`, and of accounts; not those of
     other orders of the same accounts.
     """
     chosen = Q(order__plugin=plugin, order__key__startswith=prefix) | Q(
@@ -195,7 +195,7 @@ def open_review(
 
 
 def close_reviews(review_ids: Iterable[str], resolution: str) -> None:
-    """Close reviews whose cases have ended without staff; `resolution` says why. Each takes the
+    """Close reviews of cases that have ended without staff; `resolution` says why. Each takes the
     lock of its order.
     """
     closing.settle(Review.objects.filter(pk__in=[int(one) for one in review_ids]), resolution)
@@ -246,11 +246,10 @@ def resolve_review(
 
 
 def take_review(review_id: str, *, staff: str, taken_by: str = "") -> None:
-    """Give a review to one of the staff, so that colleagues see who works on it; an empty `staff`
-    gives it back. Nobody is kept from resolving it.
-
-    `taken_by` is the person who has it on the form. Raises `InvalidRequest` where another has it by
-    now, where it is resolved, and for an id that no review has.
+    """Give a review to one of the staff, so colleagues see that it is in work; with an empty
+    `staff` it has no clerk again. All staff can still resolve it. `taken_by` is the clerk that the
+    form shows. Raises `InvalidRequest` where another has it by now, where it is resolved, and for
+    an id that no review has.
     """
     with known_id(Review, "review_id", review_id) as number:
         taking.take(number, staff, taken_by=taken_by)

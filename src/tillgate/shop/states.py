@@ -93,11 +93,11 @@ class PaymentState(hooks.Payment):
     the shop has not applied or refused it yet. `is_processing`: it is open, the shopper has
     finished, and the money is on its way. `payment_url` is the gateway's payment page, or empty; it
     takes money until `page_closes_at`, unless the gateway has closed it, at `page_closed_at`.
-    `sandbox`: no real money. `unpaid_detail` tells the shopper
-    why the payment ended unpaid, such as "Your payment was declined."; it is empty for any other
-    payment. `paid_with` tells what paid, such as "Visa ending 4242", or else the chosen method.
-    `awaited` is the text about an open one, such as "Pay the voucher by December 3". `disputes` are
-    its charge-backs by the gateway's newest answer.
+    `sandbox`: no real money. `unpaid_detail` tells the shopper why the payment ended unpaid, such
+    as "Your payment was declined."; it is empty for any other payment. `paid_with` names the card
+    or wallet that paid, such as "Visa ending 4242", or else the chosen method. `awaited` is the
+    text about an open one, such as "Pay the voucher by December 3". `disputes` are its charge-backs
+    by the gateway's newest answer.
     """
 
     account: str
@@ -167,7 +167,7 @@ class OrderState:
 
     @property
     def awaited(self) -> Awaited | None:
-        """The text about the open payments: of the newest whose money is under way, or else of the
+        """The text about the open payments: of the newest with money under way, or else of the
         newest.
         """
         newest_last = sorted(self.open_payments, key=lambda payment: payment.is_processing)
@@ -213,8 +213,8 @@ def order_states(
     *,
     prefix: str = "",
 ) -> list[OrderState]:
-    """Return the states of several orders, the oldest first: those of the keys, and those whose
-    keys begin with `prefix`, if given.
+    """Return the states of several orders, the oldest first: those of the keys, and those with keys
+    that begin with `prefix`, if given.
     """
     chosen = Q(key__in=list(order_keys))
     if prefix:

@@ -32,8 +32,8 @@ def payment_summary(plugin: str, payment_id: str) -> PaymentSummary | None:
 
 
 def clerk_timeline(plugin: str, order_key: str, *, payment_id: str = "") -> list[ClerkLine]:
-    """Return the timeline of an order for clerks, the oldest line first, or of one payment with
-    what concerns the whole order: three to six plain lines, and the notes of staff.
+    """Return the timeline of an order for clerks, the oldest line first, or of one payment with the
+    lines about the whole order: three to six plain lines, and the notes of staff.
 
     The template `tillgate/staff/clerk_timeline.html` shows them: include it with the variable
     `lines`.

@@ -40,7 +40,7 @@ def absolute_url(name: str, *arguments: object) -> str:
 
 def webhook_url(alias: str) -> str:
     """Return the public address for the notifications of an account's gateway, to register there: a
-    gateway plugin reads what comes.
+    gateway plugin reads them.
     """
     return get_settings().address("tillgate:webhook", alias)
 

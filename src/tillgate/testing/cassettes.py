@@ -217,7 +217,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 class _Readable:
-    """A serializer of vcrpy's whose files people can read."""
+    """A serializer of vcrpy's that writes readable files."""
 
     @staticmethod
     def serialize(content: Any) -> str:

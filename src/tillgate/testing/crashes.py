@@ -24,8 +24,8 @@ class Crash(BaseException):
 class Points:
     """Counts the points that an act passes, and ends it at one of them; 0 ends it nowhere.
 
-    An ended process does nothing more: clean-up code can neither write nor call, and callbacks that
-    wait for a commit do not run.
+    An ended process does nothing more: clean-up code cannot write or call, and callbacks that wait
+    for a commit do not run.
     """
 
     def __init__(self, end_at: int = 0) -> None:

@@ -66,8 +66,8 @@ def chosen_database(test_name: str) -> dict[str, Any]:
 
 
 def _name_here(name: str) -> str:
-    """Return a name that no other working directory gets, for what all checkouts on this machine
-    share.
+    """Return a name that no other working directory gets, for resources that all checkouts on this
+    machine share.
 
     Databases of a server and files in the temporary folder would otherwise belong to two runs at
     once.

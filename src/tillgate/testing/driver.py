@@ -56,8 +56,8 @@ class ShopDriver(ABC):
 
     @abstractmethod
     def pay_path(self, order_key: str) -> str | None:
-        """Return the address to which the shop leads the shopper of an order to choose a payment
-        method, or None if it leads nowhere.
+        """Return the address where the shop lets the shopper of an order choose a payment method,
+        or None without one.
 
         Read it from the shop's answer or page, as `pay_link` does, and do not build it from the
         key. A POST of `method` there leads to the payment page, also in a browser that the shop has
@@ -104,7 +104,7 @@ class ShopDriver(ABC):
         """Close an unpaid order as the shop's staff would. The plugin must react with
         `close_order`.
 
-        On an order that was paid meanwhile it may raise or do nothing, as the shop does.
+        On an order that was paid in the meantime it may raise or do nothing, as the shop does.
         """
 
     @abstractmethod

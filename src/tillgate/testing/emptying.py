@@ -1,5 +1,5 @@
-"""Empty the tables after each test without writing again what `migrate` wrote there, which takes
-longer than most tests.
+"""Empty the tables after each test without writing the rows of `migrate` again, which takes longer
+than most tests.
 
 A pytest plugin beside pytest-django, for tests that write no permissions or content types of their
 own: `-p tillgate.testing.emptying`.

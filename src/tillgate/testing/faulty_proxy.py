@@ -48,12 +48,12 @@ class _Answer:
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     length: int | None = None
-    """What its header says, if that is a lie."""
+    """The length in its header, if that is a lie."""
 
 
 @dataclass
 class _Plan:
-    """What is wrong with the next calls of an operation."""
+    """The faults of the next calls of an operation."""
 
     fault: str
     operation: str
@@ -63,7 +63,7 @@ class _Plan:
 
 @dataclass
 class _Seen:
-    """What has come through."""
+    """The requests and answers that have come through."""
 
     calls: Counter[str] = field(default_factory=Counter)
     secrets: set[str] = field(default_factory=set)
@@ -77,7 +77,7 @@ def _words(name: str) -> set[str]:
 
 
 def _change(value: Any, names: set[str], change: Callable[[Any], Any]) -> None:
-    """Change every member of a JSON value whose name holds one of the words; None removes it."""
+    """Change every member of a JSON value with one of the words in its name; None removes it."""
     for one in value if isinstance(value, list) else ():
         _change(one, names, change)
     for name, one in [*value.items()] if isinstance(value, dict) else ():
@@ -110,10 +110,9 @@ class FaultyProxy:
 
     `calls` has a regular expression for each operation, which matches the whole of its method and
     path, without the query, such as `{"pay": "POST /orders", "query": r"GET /orders/[^/]+"}`; all
-    other requests pass. `altered`
-    replaces the functions that spoil a JSON answer, by the names of faults: by default every member
-    whose name has the word currency, amount, total, value, status or state is changed. `refusal`
-    is the JSON of an answer that says no, in the gateway's own form.
+    other requests pass. `altered` replaces the functions that spoil a JSON answer, by the names of
+    faults: by default every member with the word currency, amount, total, value, status or state in
+    its name is changed. `refusal` is the JSON of an answer that says no, in the gateway's own form.
     """
 
     def __init__(
@@ -312,7 +311,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *arguments: Any) -> None:
-        """Print what went wrong, unless a client did not wait."""
+        """Print the error, unless a client did not wait."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(*arguments)
 

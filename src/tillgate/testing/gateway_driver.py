@@ -19,8 +19,8 @@ from tillgate.wire.dialects import RefundOutcome
 Operation = Literal["pay", "query", "refund"]
 
 NotificationKind = Literal["payment", "refund", "stale", "forged"]
-"""What a notification is about. A stale one says what was true before, and a forged one is signed
-by somebody else.
+"""The content of a notification. A stale one has an earlier status, and a forged one a stranger's
+signature.
 """
 
 Fault = Literal[
@@ -46,15 +46,15 @@ Fault = Literal[
     "other_reference",  # the answer is about another payment
     "strange_status",  # a word that no documentation has
 ]
-"""What can be wrong with the next calls of an operation."""
+"""The possible faults of the next calls of an operation."""
 
 _NOBODY = "http://127.0.0.1:1"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """What the emulator itself holds of a payment. `refunds` are the amounts of its refunds,
-    pending ones too, and no failed ones.
+    """The emulator's own record of a payment. `refunds` are the amounts of its refunds, pending
+    ones too, and no failed ones.
     """
 
     transaction_no: str
@@ -98,7 +98,7 @@ class GatewayDriver(ABC):
     """Scenarios of shops that cannot hold on this gateway, by name, each with the reason."""
 
     listing: Mapping[str, Any] = {}
-    """What an account needs further in TILLGATE so that the gateway lists the refunds of a
+    """Further settings of an account in TILLGATE that make the gateway list the refunds of a
     payment.
     """
 
@@ -121,8 +121,8 @@ class GatewayDriver(ABC):
 
     @abstractmethod
     def held(self, reference: str) -> Held | None:
-        """Return what the emulator holds of a payment, or None if there is no such payment. Read
-        its own storage, not the plugin.
+        """Return the emulator's record of a payment, or None if there is no such payment. Read its
+        own storage, not the plugin.
         """
 
     @abstractmethod
@@ -134,14 +134,14 @@ class GatewayDriver(ABC):
     # Defaults that fit most gateways --------------------------------------------------------------
 
     def unreachable(self) -> Account:
-        """Return an account whose gateway no connection reaches, so that no request leaves."""
+        """Return an account at a gateway that no connection reaches: no request leaves."""
         account = self.account()
         assert account is not None, "the driver has no account"
         return account.model_copy(update={"base_url": _NOBODY, "sandbox": True})
 
     def secrets(self) -> set[str]:
         """Return every secret that no text may hold: by default those of the account, and the
-        credentials that have passed the proxy, such as access tokens. Add what else is derived.
+        credentials that have passed the proxy, such as access tokens. Add other derived secrets.
         """
         account = self.account()
         assert account is not None, "the driver has no account"
@@ -155,8 +155,8 @@ class GatewayDriver(ABC):
         other: str,
     ) -> Sequence[tuple[Mapping[str, str], bytes]]:
         """Return notifications that a stranger could send, as headers and body, from those about
-        two payments: by default, for a gateway that signs in a header, one that somebody else
-        signed, two without a signature, and one with the signature of the other.
+        two payments: by default, for a gateway that signs in a header, one with a stranger's
+        signature, two without a signature, and one with the signature of the other.
         """
         headers, body = self.notification(reference)
         return [
@@ -199,17 +199,15 @@ class GatewayDriver(ABC):
         *,
         status: str = "",
     ) -> Sequence[SentNotification]:
-        """Return what the gateway would send about a payment, where a stale notification may name a
-        status.
-        """
+        """Return the gateway's notifications about a payment; a stale one may name a status."""
         if kind not in ("payment", "forged"):
             self.lacks(f"send a notification of the kind {kind!r}")
         headers, body = self.notification(reference, forged=kind == "forged")
         return [SentNotification(headers=headers, body=body)]
 
     def lacks(self, what: str) -> NoReturn:
-        """Say that the driver cannot do what a scenario needs, in words such as "keep refunds
-        pending".
+        """Skip a scenario: the driver lacks something that it needs. `what` is a text such as "keep
+        refunds pending".
         """
         raise NotImplementedError(
             f"the driver does not {what}: implement it, or decline the scenario",
@@ -290,7 +288,7 @@ class GatewayDriver(ABC):
         forged: bool = False,
     ) -> tuple[Mapping[str, str], bytes]:
         """Return the headers and the body of the gateway's notification about a payment, true or
-        signed by somebody else.
+        with a stranger's signature.
         """
         self.lacks("send notifications to an account's own address")
 

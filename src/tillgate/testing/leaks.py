@@ -1,7 +1,7 @@
 """A search for secrets in recorded files, in the spellings that a gateway could give them.
 
-It does not rely on the scrubbing: it reads the finished file as text. Of cassettes it also says
-what scrubbing would have changed.
+It does not rely on the scrubbing: it reads the finished file as text. Of cassettes it also names
+the changes that scrubbing would have made.
 """
 
 from __future__ import annotations
@@ -150,9 +150,7 @@ def _pieces(text: str) -> set[str]:
 
 
 def _layers(text: str) -> Iterator[str]:
-    """Yield a text, and what is left of it when escapes and percent signs are resolved, until none
-    are left.
-    """
+    """Yield a text, and the text with escapes and percent signs resolved, until none are left."""
     for _ in range(_DEEPEST):
         yield text
         plain = unquote(

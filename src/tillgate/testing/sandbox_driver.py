@@ -1,5 +1,5 @@
 """The driver of Tillgate's own gateway: the built-in adapter on the sandbox."""
-# ruff: noqa: D102  # the base class says what each method does
+# ruff: noqa: D102  # the base class describes each method
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Scrubbing: what a cassette keeps of a request and of an answer.
+"""Scrubbing: the parts of a request and of an answer that a cassette keeps.
 
 One table, `MEMBERS`, says how each member is written; a member that it does not name is written as
 `***`. Texts lose e-mail addresses and card numbers as the stored texts of the Django app do, and
-the values that the account and earlier answers have made known. A body that is neither JSON nor a
-form is not kept at all.
+the values that the account and earlier answers have made known. A body other than JSON or a form is
+not kept.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Scrubber:
             return {
                 self._prose(inner): self._kept(inner, member) for inner, member in value.items()
             }
-        if isinstance(value, list):  # a bare text in a list has no name that says what it is
+        if isinstance(value, list):  # a bare text in a list has no name that tells its meaning
             return [self._kept("", member) for member in value]
         if value is None or value == "" or isinstance(value, bool):
             return value

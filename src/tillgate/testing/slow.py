@@ -20,7 +20,7 @@ class SlowMoney:
         self._held: dict[str, NextStep | None] = {}
 
     def hold(self, reference: str, next_step: NextStep | None = None) -> None:
-        """Let the money of a payment be under way, whatever its gateway says; with a next step the
+        """Let the money of a payment be under way, against the gateway's word; with a next step the
         shopper still has to pay a voucher.
         """
         self._held[reference] = next_step
@@ -31,7 +31,7 @@ class SlowMoney:
 
     @hookimpl(wrapper=True)
     def tillgate_query(self, reference: str) -> Generator[None, Transaction, Transaction]:
-        """Change the answer about a payment whose money is held."""
+        """Change the answer about a payment with held money."""
         found = yield
         if reference not in self._held:
             return found

@@ -42,7 +42,7 @@ _MOST_REDIRECTS: Final = 5
 _AGAIN: Final = (307, 308)
 """Redirects that a browser follows with the same request."""
 _AT_ONCE: Final = "0; url="
-"""The header `Refresh` of a page that a browser leaves at once."""
+"""The header `Refresh` of a page that a browser leaves immediately."""
 _MAIN: Final = re.compile(r"<main\b.*?</main>", re.DOTALL)
 _MOST_SAID: Final = 300
 """The number of a page's characters that a test's message shows."""
@@ -150,8 +150,8 @@ class World:
         return key
 
     def way_to_pay(self, order_key: str) -> str:
-        """Return the address where the shopper of an order pays: to which the shop led first, or
-        else Tillgate's own page.
+        """Return the address where the shopper of an order pays: the shop's first one, or else
+        Tillgate's own page.
         """
         if order_key not in self._ways:
             self._ways[order_key] = self.shop.pay_path(order_key) or pay_url(
@@ -195,8 +195,8 @@ class World:
 
     @staticmethod
     def onward(answer: Any) -> str:
-        """Return the address to which an answer sends a browser: by a redirect, or by a page that
-        goes on at once. Empty if it stays.
+        """Return the address where an answer sends a browser: by a redirect, or by a page that goes
+        on immediately. Empty if it stays.
         """
         refresh: str = answer.get("Refresh", "")
         to: str = answer.get("Location", "") or (
@@ -310,7 +310,7 @@ class World:
 
     @property
     def acknowledgement(self) -> bytes:
-        """The answer by which the shop acknowledges a notification."""
+        """The shop's acknowledgement of a notification."""
         account = self.gateway.account() or self.gateway.lacks("have an account")
         return account.dialect.acknowledgement.encode()
 
@@ -406,9 +406,9 @@ class World:
         """Call `interrupt` before the first statement of the plugin's function for a hook that
         begins with a word of `at`, once.
 
-        Words are separated by spaces; without any it is the first statement. What `interrupt`
-        raises, the plugin's function meets as an error of its database. Yield the statements that
-        were interrupted.
+        Words are separated by spaces; without any it is the first statement. The plugin's function
+        meets an error of `interrupt` as an error of its database. Yield the statements that were
+        interrupted.
         """
         implementation = self._function_for(hook)
         real, interrupted = implementation.function, list[str]()

@@ -1,5 +1,5 @@
-"""What clerks and shoppers read about a payment: what paid, what it cost, why it was declined, what
-is still to do, and where the gateway shows it.
+"""The details of a payment for clerks and shoppers: the card or wallet, the fee, the reason of a
+decline, the next step, and the gateway's page about it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class PaidWith:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShippingAddress:
-    """The address to which an order is sent, for gateways that weigh fraud by it. `country` is its
-    code of two letters; a text is empty where the shop does not know it.
+    """The address to which an order is sent, for gateways that use it against fraud. `country` is
+    its code of two letters; a text is empty where the shop does not know it.
     """
 
     name: str
@@ -77,8 +77,8 @@ class NextStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedDispute:
-    """A dispute (charge-back) of a payment, of which the shopper's bank has asked the money back:
-    its amount, state, reason, deadline, and the gateway's page about it.
+    """A dispute (charge-back) of a payment: the shopper's bank has asked its money back. It has its
+    amount, state, reason, deadline, and the gateway's page about it.
     """
 
     amount: Decimal
@@ -132,7 +132,7 @@ class PaymentDetails:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is known as JSON: amounts as text, times in ISO 8601."""
+        """Return the known details as JSON: amounts as text, times in ISO 8601."""
         values: dict[str, Any] = {
             "paid_with": self.paid_with and _fields(self.paid_with),
             "fee": self.fee and _fields(self.fee),

@@ -521,9 +521,9 @@ def _signed_readings(
     # applies the request's algorithm to the plain fields of the whole answer, or of its result
     # alone. One flat text must have one meaning, so no field of the result may share a name with a
     # field of the envelope. A signature over the result alone leaves ret_code unsigned. Tillgate
-    # therefore accepts it only for a success whose facts are in the result (never for a refund).
-    # The result must also hold a transactionNo: no request holds one, so a signed request cannot
-    # pass for an answer.
+    # therefore accepts it only for a success with its facts in the result (never for a refund). The
+    # result must also hold a transactionNo: no request holds one, so a signed request cannot pass
+    # for an answer.
     outer, inner = _wire_texts(envelope), _wire_texts(result)
     shared = (outer.keys() & inner.keys()) - {signing.SIGNATURE}
     if not result.keys().isdisjoint(("ret_code", "ret_msg")) or any(
@@ -557,7 +557,7 @@ def _text(result: Mapping[str, Any], name: str, longest: int = _LONGEST_WORD) ->
 
 
 def _text_of(value: object, longest: int) -> tuple[str | None, str]:
-    """Return a value as text, None if it is empty, or what is wrong with it."""
+    """Return a value as text, None if it is empty, or the fault of it."""
     if isinstance(value, WireNumber):
         value = value.text
     if value is None or value == "":

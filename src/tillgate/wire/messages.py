@@ -455,13 +455,14 @@ class Transaction:
     `status` is the meaning of the word `status_text`. `raw` is the result as it came, with exact
     numbers. `refunds` are all refunds of the transaction, those that were made in the gateway's
     portal too; None where the gateway lists none. `disputes` are all of its disputes.
-    `manual_review` is the gateway's word for why somebody must still review the payment there by
-    hand, such as a rule against fraud; None where nobody must.
+    `manual_review` is the gateway's reason why the payment there still waits for a review by hand,
+    such as a rule against fraud; None without such a review.
 
-    The rest is for people, and moves no payment: `paid_with` says what paid, `fee` and `net` what
-    the payment cost and what is left, in its own currency, and `decline_reason` why it was
-    declined. `next_step` is what the shopper still has to do, `dashboard_url` the gateway's own
-    page about the payment, and `numbers` are further ids by which staff find it.
+    The rest is for people, and moves no payment: `paid_with` names the card or wallet that paid,
+    `fee` and `net` are the gateway's part and the rest, in the payment's currency, and
+    `decline_reason` says why it was declined. `next_step` is the shopper's next step,
+    `dashboard_url` the gateway's own page about the payment, and `numbers` are further ids: staff
+    find it by each.
     """
 
     reference: str

@@ -69,8 +69,8 @@ class Method:
     most of them.
 
     `label` is its name for shoppers; empty stands for Tillgate's own name of the code. No
-    currencies: it takes all of the account. `steps` are for currencies of which every amount must
-    be a multiple of more than the smallest unit. `kind` chooses the mark on the pages: `wallet`,
+    currencies: it takes all of the account. `steps` are for currencies with amounts that must be
+    multiples of more than the smallest unit. `kind` chooses the mark on the pages: `wallet`,
     `card`, `bank` or `counter`; empty stands for Tillgate's own kind of the code.
     """
 

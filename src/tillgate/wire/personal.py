@@ -131,7 +131,7 @@ def _kept(value: Any, names: Collection[str], numbers: Collection[str], depth: i
 
 
 def kept_texts(message: Mapping[str, str], names: Collection[str] = KEPT_FIELDS) -> dict[str, str]:
-    """Return the same of a notification, whose values are texts: a nested one is JSON."""
+    """Return the same of a notification. Its values are texts: a nested one is JSON."""
     numbers = _numbers(message)
     return {
         name: _kept_text(value, names, numbers) for name, value in message.items() if name in names

@@ -1,4 +1,5 @@
-"""GatewayProfile: what any gateway brings, neutral by default; and the meanings of its answers.
+"""GatewayProfile: the properties of any gateway, neutral by default; and the meanings of its
+answers.
 
 The profile of the built-in wire is a `Dialect`, which extends it.
 """
@@ -124,7 +125,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayProfile:
-    """What one gateway brings: addresses, currencies, payment methods and the settings of its
+    """The properties of one gateway: addresses, currencies, payment methods and the settings of its
     accounts. src/tillgate/gateways/README.md explains each field.
     """
 
@@ -150,7 +151,7 @@ class GatewayProfile:
     macros: tuple[str, ...] = ()
     """The names that the gateway, or the plugin, replaces in the address of the return."""
     paid_words: frozenset[str] = frozenset()
-    """The words by which the parameter `status` of a return says "paid"."""
+    """The words that mean "paid" in the parameter `status` of a return."""
     acknowledgement: str = ""
     """The body that acknowledges a notification."""
     expired_is_forgotten: bool = False

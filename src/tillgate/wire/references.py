@@ -16,7 +16,7 @@ _RANDOM_LENGTH = 13
 _ORDER_LENGTH = 18
 _REFERENCE = re.compile(r"[A-Z0-9-]{1,32}", re.ASCII)
 _NEW = re.compile(rf"[A-Z0-9-]{{1,{_ORDER_LENGTH}}}-[{_BASE32}]{{{_RANDOM_LENGTH}}}", re.ASCII)
-# neither & nor =, which would give a signature two meanings
+# without & and =, which would give a signature two meanings
 _VISIBLE = re.compile(r"[!-%'-<>-~]{1,64}", re.ASCII)
 _UNSAFE = re.compile(r"[^A-Z0-9-]+", re.ASCII)
 

@@ -46,8 +46,8 @@ def printable(text: str) -> str:
 
 
 def _forge_proof(record: logging.LogRecord) -> bool:
-    """Escape what a log line quotes and indent the traceback under it: foreign text with a line
-    break looks like no line of the log.
+    """Escape quoted text in a log line and indent the traceback under it, so foreign text cannot
+    forge log lines.
 
     Both are without personal data: an error of a shop's database quotes the row. The gateway's own
     numbers, which the attributes `transaction_no` and `refund_no` of the record name, are no card

@@ -1,5 +1,5 @@
-"""What paid, by name, on the thank-you page and in the mail about a paid order: "Paid with PayPal".
-The language of mails.
+"""The name of the method that paid, on the thank-you page and in the mail about a paid order: "Paid
+with PayPal". The language of mails.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def name_language(dispatcher: Any) -> None:
 
 
 def method_of(order: Any) -> str:
-    """Return what paid an order, such as "Visa ending 4242", or "" for an order that was not paid
-    through Tillgate.
+    """Return the card or wallet that paid an order, such as "Visa ending 4242", or "" for an order
+    that was not paid through Tillgate.
     """
     payment = shop.find_payment(PLUGIN, paid_order=order.number)
     return payment.paid_with if payment else ""
 
 
 def name_method(dispatcher: Any, method: str) -> None:
-    """Let a dispatcher of Oscar's name what paid before the signature of its mails, unless the
+    """Let a dispatcher of Oscar's name the method before the signature of its mails, unless the
     shop's template does so.
 
     Templates of the shop's own get it as `payment_method`.

@@ -194,8 +194,8 @@ def _send_link(outbox_event: RemoteEvent, order: Any) -> str | None:
 
 
 def _tell_of_wait(outbox_event: RemoteEvent, order: Any) -> str | None:
-    """Mail that money is on its way, or that a voucher is to be paid. A reminder of a voucher whose
-    end has moved waits for the new end.
+    """Mail that money is on its way, or that a voucher is to be paid. A reminder of a voucher with
+    a later end waits for the new end.
     """
     name, payment = outbox_event.name, outbox_event.payment
     ours = _state_if_due(outbox_event, lambda ours: _still_waits(order, ours, outbox_event))

@@ -40,14 +40,14 @@ def _tell_of_wait(payment: shop.PaymentState, _event: Event) -> None:
 
 
 def _ask_to_pay(payment: shop.PaymentState, event: Event) -> None:
-    """Queue one reminder for the order of a failed or expired payment, so that a shopper who left
-    finds the way back.
+    """Queue one reminder for the order of a failed or expired payment, so a shopper that left finds
+    the way back.
 
     It waits for `remind_after_minutes`, or for a third of the time that is left to pay, and is
-    dropped if the order is paid or cancelled by then.
-    Of a payment that was on its way the shopper hears at once: the time to pay again has begun.
-    While another payment is open the shopper may be using it, and a reminder could make them pay
-    twice. If that one fails too, its reminder follows then.
+    dropped if the order is paid or cancelled before. Of a payment that was on its way the shopper
+    hears immediately: the time to pay again has begun. While another payment is open the shopper
+    may be using it, and a reminder could make them pay twice. If that one fails too, its reminder
+    follows then.
     """
     order = orders.find(payment.order.key)
     if order is None or not orders.needs_payment(order, orders.state_of(order)):

@@ -57,7 +57,7 @@ def find(number: str) -> Any:
 
 
 def describe(order_key: str) -> OrderDescription | None:
-    """Return an order's amount, without what other payment sources hold, and its lines; it may be
+    """Return an order's amount, less the money of other payment sources, and its lines; it may be
     paid while it has the pending status.
     """
     order = find(order_key)
@@ -202,9 +202,7 @@ def _why_not(order: Any, sources: list[Any]) -> str | None:
 
 
 def _gone_meanwhile(order: Any) -> list[str]:
-    """Return what cannot be had any more of an order whose goods were released while its payment
-    link is valid.
-    """
+    """Return the items that are gone from an order with released goods and a valid payment link."""
     data = shop.order_data(PLUGIN, order.number)
     return missing(order, data[RELEASED]) if RELEASED in data and LINK_UNTIL in data else []
 
@@ -285,8 +283,8 @@ def may_be_ordered_again(order: Any, ours: shop.OrderState | None) -> bool:
 
 
 def is_uncharged(ours: shop.OrderState | None) -> bool:
-    """Tell whether nobody paid an order and nobody can any more, as far as the gateway's answers
-    say.
+    """Tell whether no payment of an order is paid or can still be paid, as far as the gateway's
+    answers say.
     """
     if ours is None or ours.reported_paid:
         return False
@@ -328,8 +326,8 @@ def open_pages(ours: shop.OrderState | None) -> list[dict[str, Any]]:
 
 
 def needless_pages(order: Any, ours: shop.OrderState | None) -> list[dict[str, Any]]:
-    """Return the open payment pages on which nobody should pay: the order waits for another amount,
-    or for none.
+    """Return the open payment pages that should take no payment: the order waits for another
+    amount, or for none.
     """
     due = outstanding(order) if needs_payment(order, ours) else None
     return [page for page in open_pages(ours) if page["price"] != due]

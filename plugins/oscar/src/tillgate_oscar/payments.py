@@ -156,8 +156,8 @@ def _why_kept(order: Any) -> str | None:
 
 
 def reopen(order: Order) -> bool:
-    """Let an order that was cancelled, or whose goods are gone, wait for payment again, as staff
-    want its late money to pay it; return whether it could. The pipeline need not lead there.
+    """Let an order that was cancelled, or has lost its goods, wait for payment again, as staff want
+    its late money to pay it; return whether it could. The pipeline need not lead there.
     """
     found, settings = locked(order.key), get_settings()
     ours = shop.order_state(PLUGIN, order.key)
@@ -167,19 +167,18 @@ def reopen(order: Order) -> bool:
     shop.set_order_data(PLUGIN, order.key, **{LINK_UNTIL: None})  # staff have decided
     if found.status == settings.pending_status:
         return outstanding(found) > 0
-    # not `set_status`, which follows the pipeline, nor `save`, which tells receivers of a change
-    # that lasts for a moment
+    # not `set_status`, which follows the pipeline, and not `save`, which tells receivers of a
+    # change that lasts for a moment
     type(found)._base_manager.filter(pk=found.pk).update(status=settings.pending_status)
     found._create_order_status_change(found.status, settings.pending_status)
     return True
 
 
 def cancel(number: str) -> bool:
-    """Cancel an unpaid order as its shopper asks, release at once what it holds, and tell whether
+    """Cancel an unpaid order as its shopper asks, release its stock immediately, and tell whether
     that was possible.
 
-    Tillgate polls an open payment all the same: late money opens a review, as for any cancelled
-    order.
+    Tillgate still polls an open payment: late money opens a review, as for any cancelled order.
     """
     with shop.locked_order(PLUGIN, number) as ours:
         order = locked(number)

@@ -14,8 +14,8 @@ def order_statuses(
 ) -> dict[str, tuple[str, ...]]:
     """Return an `OSCAR_ORDER_STATUS_PIPELINE` with the statuses that a payment needs.
 
-    `own` is the shop's own pipeline, whose entries stay as they are; empty for a new shop.
-    `after_paid` is the status to which staff move a paid order next; it becomes a new status where
+    `own` is the shop's own pipeline: its entries stay as they are; empty for a new shop.
+    `after_paid` is the status that staff give a paid order next; it becomes a new status where
     `own` lacks it.
     """
     return {

@@ -1,6 +1,4 @@
-"""Orders that await payment: registered with Tillgate when their row is written, whatever code
-writes it.
-"""
+"""Orders that await payment: registered with Tillgate when their row is written, by any code."""
 
 from __future__ import annotations
 
@@ -65,8 +63,8 @@ def payment_url(order: Any) -> str:
     """Return the absolute address where the shopper pays an order, for a mail or an app. It is good
     for a week.
 
-    An order that awaits payment is registered here, if it was not yet: one whose status staff or
-    code changed to the pending one.
+    An order that awaits payment is registered here, if it was not yet: one that staff or code have
+    given the pending status.
     """
     number = str(order.number)  # Oscar gives a new order a number that is no text
     if (

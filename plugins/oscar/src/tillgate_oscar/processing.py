@@ -95,7 +95,7 @@ class EventHandlerMixin:
         line_quantities: Any,
         **kwargs: Any,
     ) -> Any:
-        """Refuse to ship an order whose money was refunded entirely, or is about to be."""
+        """Refuse to ship an order that was refunded entirely, or is about to be."""
         if said := refunds.why_not_shipped(order):
             raise InvalidShippingEvent(said)
         # a mixin of Oscar's handler

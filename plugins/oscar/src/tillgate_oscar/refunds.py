@@ -31,16 +31,16 @@ from tillgate_oscar.payments import locked, source_of
 from tillgate_oscar.stock import restock
 
 MAY_REFUND: Final = "tillgate.refund_payment"
-"""Tillgate's permission for staff who refund money."""
+"""Tillgate's permission for staff that refund money."""
 
 _NOTHING: Final = Decimal("0.00")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extras:
-    """What staff want with a refund: the part of it that is for shipping, the items to put back in
-    stock once the money has moved, and whether the shopper is mailed. `is_rest`: the refund takes
-    all that is left.
+    """The extras of a refund: the part of it that is for shipping, the items to put back in stock
+    once the money has moved, and whether the shopper is mailed. `is_rest`: the refund takes all
+    that is left.
     """
 
     shipping: Decimal = Decimal(0)
@@ -123,7 +123,7 @@ class Refunded(StrEnum):
     ENTIRELY = "entirely"
     PARTLY = "partly"
     UNDER_WAY = "under way"
-    """A refund has started and not finished, or nobody knows its result."""
+    """A refund has started and not finished, or its result is unknown."""
 
 
 MARKS: Final = {
@@ -158,7 +158,7 @@ def refunded_of(order: Any, ours: shop.OrderState | None) -> Refunded | None:
 
 
 def doubts_of(orders: Iterable[Any], states: Iterable[shop.OrderState]) -> dict[str, list[str]]:
-    """Return the words of what stands against shipping orders, beside their refunds."""
+    """Return the words of the reasons against shipping orders, beside their refunds."""
     numbers = [order.number for order in orders]
     found = shop.against_shipping(PLUGIN, numbers, states=states)
     return {
@@ -180,8 +180,8 @@ def refunded_entirely(order: Any, ours: shop.OrderState | None) -> Refunded | No
 
 
 def why_not_shipped(order: Any) -> str | None:
-    """Return why an order must not be shipped, and what to do instead; None for one whose money is
-    here and not in doubt.
+    """Return why an order must not be shipped, and the remedy; None for one with money that is here
+    and not in doubt.
     """
     ours = state_of(order)
     refunded = refunded_entirely(order, ours)

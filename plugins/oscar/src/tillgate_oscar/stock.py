@@ -39,8 +39,8 @@ def missing(order: Any, released: Mapping[str, int]) -> list[str]:
 
 
 def restockable(order: Any) -> dict[int, int]:
-    """Return how many of each line can still be put back: none of a product that was deleted, or
-    whose stock is not counted.
+    """Return how many of each line can still be put back: none of a deleted product, or of one
+    without counted stock.
     """
     before = _restocked(order)
     return {
@@ -53,8 +53,9 @@ def restockable(order: Any) -> dict[int, int]:
 
 
 def restock(order: Any, quantities: Mapping[int, int]) -> dict[int, int]:
-    """Put so many of each line back, at most what is left of it, and return how many were still
-    allocated. Call it under the order's lock. A note names what was put back and what could not be.
+    """Put so many of each line back, at most the rest of it, and return how many were still
+    allocated. Call it under the order's lock. A note names the items that were put back and those
+    that could not be.
 
     Items that were not shipped are released; shipped ones are added to the stock.
     """

@@ -31,7 +31,7 @@ _MOST_LOOKS: Final = 15
 @require_safe
 def order(request: HttpRequest, ticket: str) -> HttpResponse:
     """Show the state of an order. Its shopper goes on to Oscar's own pages or can pay again; others
-    see its number, status and refund, and payment pages on which nobody should pay.
+    see its number, status and refund, and payment pages that should take no payment.
 
     The address travels through the payment service, so the address alone gives no authority over
     the order.

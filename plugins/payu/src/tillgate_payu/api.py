@@ -18,7 +18,7 @@ from tillgate.gateways.http import Answer, Call
 ORDERS: Final = "/api/v2_1/orders"
 _TOKENS: Final = "/pl/standard/user/oauth/authorize"
 _MARGIN_SECONDS: Final = 60
-"""So long before its end a token is asked for anew."""
+"""So long before its end a token is replaced."""
 _MOST_TOKENS: Final = 256
 _SUCCESS: Final = "SUCCESS"
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{8,4096}", re.ASCII)
@@ -47,9 +47,7 @@ def ask(call: Call, method: str, path: str, **request: Any) -> Any:
 
 
 def expect_success(call: Call, answer: Any) -> dict[str, Any]:
-    """Return an answer whose status, where it has one, is that of success; any other proves
-    nothing.
-    """
+    """Return an answer with the status of success or without a status; any other proves nothing."""
     status = answer.get("status") if isinstance(answer, dict) else None
     if not isinstance(answer, dict) or (
         isinstance(status, dict) and status.get("statusCode") != _SUCCESS
@@ -99,7 +97,7 @@ def _name(account: Account) -> tuple[str, str, SecretStr]:
 
 
 def _new_token(call: Call, client_id: str) -> tuple[SecretStr, float]:
-    """Return a new access token and its seconds. Whatever goes wrong, nothing else was sent."""
+    """Return a new access token and its seconds. After any error, nothing else was sent."""
     form = {
         "grant_type": "client_credentials",
         "client_id": client_id,

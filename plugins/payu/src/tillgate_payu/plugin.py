@@ -1,6 +1,6 @@
 """The hooks: PayU as a gateway.
 
-A payment is an order of PayU, whose `orderId` is the transaction number; the reference is its
+A payment is an order of PayU. Its `orderId` is the transaction number; the reference is its
 `extOrderId`. PayU finds an order by its own number alone, which its answer to the creation and
 every notification bring. Notifications are hints: only the answer to a query moves a payment.
 """
@@ -45,7 +45,7 @@ Json = Mapping[str, Any]
 _LONGEST_NAME: Final = 255
 _LONGEST_DESCRIPTION: Final = 4000
 _NOBODY: Final = "127.0.0.1"
-"""The shopper's address where nobody knows it: PayU asks for one."""
+"""The shopper's address where it is unknown: PayU asks for one."""
 _NUMBER: Final = re.compile(r"[A-Za-z0-9_-]{1,255}", re.ASCII)
 _NOT_UNIQUE: Final = "ERROR_ORDER_NOT_UNIQUE"
 _NEEDS_NUMBER: Final = (
@@ -315,7 +315,7 @@ def tillgate_close(
     transaction_no: str | None,
     deadline_seconds: float | None,
 ) -> bool:
-    """Cancel an order that nobody has paid: of a paid one the same call would be a refund."""
+    """Cancel an unpaid order: of a paid one the same call would be a refund."""
     call = Call(account, "query", reference, seconds=deadline_seconds)
     _, order = _retrieve(call, transaction_no)
     if order.get("extOrderId") != reference:

@@ -59,8 +59,8 @@ class ReportRefused(SaleorError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
     """An event to report to a Saleor. `amount` is text in the transaction's currency, `time` an ISO
-    8601 moment with its offset, `external_url` the gateway's own page, or empty, and `method` what
-    paid, as Saleor 3.22 and later take it, or None.
+    8601 moment with its offset, `external_url` the gateway's own page, or empty, and `method` the
+    card or wallet that paid, as Saleor 3.22 and later take it, or None.
     """
 
     transaction_id: str

@@ -89,4 +89,4 @@ REPORT_WITH_METHOD: Final = _REPORT % (
     ", $paymentMethodDetails: PaymentMethodDetailsInput",
     ", paymentMethodDetails: $paymentMethodDetails",
 )
-"""The report with what paid, which Saleor takes since 3.22."""
+"""The report with the card or wallet that paid, which Saleor takes since 3.22."""

@@ -1,4 +1,5 @@
-"""The facts of a payment for staff in Saleor's dashboard: what paid, and the gateway's own page.
+"""The facts of a payment for staff in Saleor's dashboard: the card or wallet, and the gateway's own
+page.
 
 A field that is too long for Saleor is left out: it would refuse the whole report.
 """
@@ -19,7 +20,7 @@ _LONGEST_NAME: Final = 256
 _LONGEST_BRAND: Final = 40
 _LAST_DIGITS: Final = 4
 _WITH_METHOD: Final = (3, 22)
-"""The first Saleor that takes what paid."""
+"""The first Saleor that takes the card or wallet."""
 
 
 def gateway_page(payment_id: str, refund: Refund | None = None) -> str:
@@ -34,8 +35,8 @@ def gateway_page(payment_id: str, refund: Refund | None = None) -> str:
 
 
 def method_of(payment_id: str, version: str) -> Mapping[str, Any] | None:
-    """Return what paid a payment as `PaymentMethodDetailsInput`; None where it is not known, or a
-    Saleor of this version takes none.
+    """Return the card or wallet that paid as `PaymentMethodDetailsInput`; None where it is not
+    known, or a Saleor of this version takes none.
     """
     summary = payment_summary(PLUGIN, payment_id) if _takes_method(version) else None
     if summary is None or summary.used is None:

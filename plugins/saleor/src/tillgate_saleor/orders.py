@@ -58,7 +58,7 @@ _IN_DOUBT: Final = frozenset(
         ReviewReason.REFUND_RETURNED,
     }
 )
-"""Reasons of reviews whose message is for staff of Saleor too: its books do not show it."""
+"""Reasons of reviews with a message for staff of Saleor too: its books do not show it."""
 _ON_ITS_WAY: Final = "payment.processing"
 _ENDED: Final = frozenset({"payment.failed", "payment.closed", "payment.expired"})
 """The events of payments that ended unpaid."""

@@ -421,8 +421,8 @@ def _standing(
 
 
 def _on_its_way(payment: PaymentState) -> Answer:
-    """Return that the shopper has finished. Nobody can cancel it any more, and Saleor asks no more:
-    a report says how it ends.
+    """Return that the shopper has finished. The payment cannot be cancelled any more, and Saleor
+    asks no more: a report says how it ends.
     """
     return answer(
         "CHARGE_REQUEST",

@@ -61,8 +61,8 @@ def enqueue(
 ) -> None:
     """Queue the report of an event of a transaction, with the present time or `at`.
 
-    `kind` is its type in Saleor; an empty message is written when the report leaves, from what the
-    gateway says of the payment; `actions` are the actions open to staff from now on.
+    `kind` is its type in Saleor; an empty message is written when the report leaves, from the
+    gateway's answer about the payment; `actions` are the actions open to staff from now on.
     """
     data: dict[str, Any] = {
         "transaction": told.pk,
@@ -123,8 +123,8 @@ def deliver(outbox_event: RemoteEvent) -> None:
 
 
 def _message(outbox_event: RemoteEvent) -> str:
-    """Return the message of a report. What paid, and why not, is not kept with the report: an
-    erasure would miss it there.
+    """Return the message of a report. The card, and the reason of a decline, are not kept with the
+    report: an erasure would miss them there.
     """
     stored, payment = str(outbox_event.data["message"]), outbox_event.payment
     if stored or payment is None:
@@ -135,7 +135,7 @@ def _message(outbox_event: RemoteEvent) -> str:
 
 
 def _facts(outbox_event: RemoteEvent, version: str) -> dict[str, Any]:
-    """Return what is known by now of the payment of a report."""
+    """Return the known facts about the payment of a report."""
     payment = outbox_event.payment
     if payment is None:
         return {}

@@ -1,7 +1,7 @@
 """Transactions of a Saleor, and which payment of Tillgate each of them has.
 
 A transaction has one payment at most, and keeps it: its pspReference is the payment's reference,
-from the first answer to the last. A shopper who presses twice starts two transactions for the same
+from the first answer to the last. A shopper that presses twice starts two transactions for the same
 checkout, payment method and amount. Both lead to the same payment page, and the later one gets the
 reports.
 """
@@ -129,7 +129,7 @@ def note(
             defaults=values,
         )
         if begun.purchase_id == purchase.pk and not purchase.paid_reference:
-            # A shopper who starts to pay a cancelled purchase wants it after all.
+            # A shopper that starts to pay a cancelled purchase wants it after all.
             purchase.amount, purchase.currency, purchase.costs, purchase.given_up_at = (
                 amount,
                 price.currency,

@@ -15,11 +15,11 @@ from tillgate import Account, ConfigurationError, GatewayError, OrderNotFound, R
 from tillgate.gateways import http
 
 API_VERSION: Final = "2026-10-28.endive"
-"""The version of Stripe's API that every request names, whatever the account's own default is."""
+"""The version of Stripe's API that every request names, instead of the account's own default."""
 
 _NO_ANSWER: Final = frozenset({"", "idempotency_error"})
-"""Codes by which a refusal proves nothing: none, so that it may not be Stripe's, and that of a key
-under which something else was sent before.
+"""Codes of refusals that prove nothing: none, since it may not be Stripe's, and that of a key that
+was used for another request before.
 """
 _MISSING: Final = "resource_missing"
 
@@ -58,7 +58,7 @@ class Call(http.Call):
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise errors without the frames of Stripe's package, whose variables hold the key. An
+        """Raise errors without the frames of Stripe's package: their variables hold the key. An
         answer that is not as documented proves nothing.
         """
         try:

@@ -1,6 +1,6 @@
-"""What people read about a payment, from a session with its payment intent and latest charge.
+"""The details of a payment for people, from a session with its payment intent and latest charge.
 
-It moves no payment: what Stripe's answer lacks, or has in another shape, is left out.
+They move no payment: a detail that Stripe's answer lacks, or has in another shape, is left out.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _FOR_SHOPPERS: Final = frozenset(
         "try_again_later",
     },
 )
-"""The declines whose reason Stripe lets the shopper know (docs.stripe.com/declines/codes). Of the
-others, such as `stolen_card`, it says not to tell more than that the card was declined.
+"""The declines with a reason that Stripe lets the shopper know (docs.stripe.com/declines/codes). Of
+the others, such as `stolen_card`, it says not to tell more than that the card was declined.
 """
 
 _VOUCHERS: Final = {
@@ -110,7 +110,7 @@ def deadline_of(dispute: Json) -> datetime | None:
 
 
 def text_of(found: object, longest: int = _LONGEST_TEXT) -> str:
-    """Return a text on one line, cut to this length; empty for what is no text."""
+    """Return a text on one line, cut to this length; empty for any other value."""
     line = " ".join(found.split()) if isinstance(found, str) else ""
     return "".join(filter(str.isprintable, line))[:longest]
 

@@ -136,8 +136,8 @@ def at_stripe(
 
 
 def _permissions(account: Account, seconds: float | None) -> Iterator[Finding]:
-    """Make one request for each permission. Those that would write lack what they need: Stripe
-    refuses them after it saw the key.
+    """Make one request for each permission. Those that would write are incomplete: Stripe refuses
+    them after it saw the key.
     """
     nothing: Any = {}
     needed: dict[str, Callable[[stripe.StripeClient], object]] = {
@@ -157,7 +157,7 @@ def _permissions(account: Account, seconds: float | None) -> Iterator[Finding]:
         except WrongCredentials:
             lacking.append(permission)
         except TillgateError:
-            pass  # refused for what it lacked, as it should be
+            pass  # refused as incomplete, as it should be
     finding = (
         f"the key lacks: {', '.join(lacking)}" if lacking else f"the key has: {', '.join(needed)}"
     )

@@ -1,8 +1,8 @@
 """The hooks: Stripe Checkout as a gateway.
 
-A payment is a Checkout Session, whose id is the transaction number. The reference stands in the
-session, in its metadata and in those of the payment intent. Stripe's events are hints: only the
-answer to a query moves a payment.
+A payment is a Checkout Session, and the session's id the transaction number. The reference stands
+in the session, in its metadata and in those of the payment intent. Stripe's events are hints: only
+the answer to a query moves a payment.
 """
 
 from __future__ import annotations
@@ -94,8 +94,7 @@ _DISPUTES: Final = {
 _UNDER_WAY: Final = frozenset(
     {"processing", "requires_action", "requires_capture", "requires_confirmation"},
 )
-"""The words of a payment intent whose session is complete and unpaid, while the money is on its
-way.
+"""The words of a payment intent with a complete and unpaid session, while the money is on its way.
 """
 
 
@@ -336,7 +335,7 @@ def _evidence(
     intent: stripe.PaymentIntent | None,
     charge: stripe.Charge | None,
 ) -> dict[str, Any]:
-    """Return what the timeline keeps of an answer: nothing about the shopper."""
+    """Return the evidence of an answer for the timeline: nothing about the shopper."""
     kept: dict[str, Any] = {
         name: getattr(session, name, None)
         for name in ("id", "status", "payment_status", "amount_total", "currency")
@@ -446,7 +445,7 @@ def _manual_review(call: Call, charge: stripe.Charge | None) -> str | None:
 
 
 def _log_unread(call: Call, field: str, error: GatewayError) -> None:
-    """Log what is left out of an answer: it must not stand in the way of the money."""
+    """Log the part that is left out of an answer: it must not stand in the way of the money."""
     _log.warning("stripe: %s of %s cannot be read: %s", field, call.reference, error)
 
 

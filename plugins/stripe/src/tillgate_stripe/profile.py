@@ -1,4 +1,4 @@
-"""What Stripe takes, as data: currencies, payment methods, languages, amounts and times. Each table
+"""Stripe's limits as data: currencies, payment methods, languages, amounts and times. Each table
 names its source.
 """
 
@@ -53,14 +53,15 @@ _LEAST: Final = """
     INR=0.50 JPY=50 MXN=10 MYR=2 NOK=3.00 NZD=0.50 PLN=2.00 RON=2.00 SEK=3.00 SGD=0.50 THB=10
 """
 """docs.stripe.com/currencies, "Minimum and maximum charge amounts": the whole table. Of a currency
-that it does not list Stripe takes what is worth the least amount of the currency that it pays out.
+that it does not list, the least amount is worth as much as that of the currency that Stripe pays
+out.
 """
 
 _WORTHLESS: Final = """
     CLP=200 CNY=1.50 COP=800 IDR=3500 ILS=0.75 KRW=300 PEN=0.75 PHP=12 SAR=0.75 TRY=5 TWD=7 UAH=8 VND=5500 ZAR=4
 """
-"""Amounts of some of the others that are worth about 0.20 USD, too little for Stripe however the
-rates of exchange move: below them the shopper is told so before the page.
+"""Amounts of some of the others that are worth about 0.20 USD, too little for Stripe at any rate of
+exchange: below them the shopper reads so before the page.
 """
 _MINIMUMS: Final = {
     currency: Decimal(amount)
@@ -130,7 +131,7 @@ _KINDS: Final = {
     **dict.fromkeys(_BANK, "bank"),
     **dict.fromkeys(_words("boleto konbini oxxo"), "counter"),
 }
-"""The kinds of payment methods that are neither cards nor wallets, for the marks on the pages."""
+"""The kinds of payment methods besides cards and wallets, for the marks on the pages."""
 
 METHOD_OPTIONS: Final = {"wechat_pay": {"client": "web"}}
 """The `payment_method_options` that a payment method must have
@@ -138,7 +139,7 @@ METHOD_OPTIONS: Final = {"wechat_pay": {"client": "web"}}
 """
 
 DESCRIPTOR: Final = re.compile(r"(?=.*[A-Za-z])(?:(?![<>\\'\"*])[ -~]){1,22}")
-"""What Stripe takes as a text on the shopper's bank statement
+"""The texts that Stripe takes for the shopper's bank statement
 (docs.stripe.com/get-started/account/statement-descriptors).
 """
 
@@ -193,8 +194,8 @@ _KEPT: Final = frozenset(
         ),
     },
 )
-"""What is kept of an event, and of the evidence of an answer. The `data` of an event describes the
-shopper, and is none of it.
+"""The parts of an event, and of the evidence of an answer, that are kept. The `data` of an event
+describes the shopper, and is none of it.
 """
 
 STRIPE: Final = GatewayProfile(
@@ -218,7 +219,7 @@ STRIPE: Final = GatewayProfile(
     paid_words=frozenset({"success"}),
     kept_fields=_KEPT,
 )
-"""Stripe's part in what Tillgate knows of a gateway."""
+"""Stripe's profile."""
 
 
 def to_units(amount: Decimal, currency: str) -> int:
@@ -246,7 +247,5 @@ def from_units(units: int, currency: str) -> Decimal:
 
 
 def _decimals(currency: str) -> int:
-    """Return the decimals with which Stripe counts a currency, which are not always those of ISO
-    4217.
-    """
+    """Return Stripe's number of decimals of a currency, which is not always that of ISO 4217."""
     return 0 if currency in _WHOLE else 3 if currency in _THREE else 2

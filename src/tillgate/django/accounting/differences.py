@@ -130,7 +130,7 @@ _REFUNDS_IN_DOUBT: Final = {
     ReviewReason.REFUND_RETURNED: "the money came back from the shopper's bank",
     ReviewReason.REFUND_LATE: "the gateway has accepted it, and has not finished it",
 }
-"""What the gateway says of a refund with an open review."""
+"""The gateway's statement about a refund with an open review."""
 _KNOWN_THERE: Final = frozenset({PaymentStatus.PENDING, PaymentStatus.PAID})
 
 _ASK_NOW: Final = "“Poll now” in the admin"

@@ -232,7 +232,7 @@ def _unsaved(row: ImportRow, account: Account, alias: str, plugin: str) -> Payme
 
 
 def _verified(row: ImportRow, payment: Payment, answer: Answer | None) -> Transaction | FileFault:
-    """Return the gateway's transaction if it says paid for the right money, else what is wrong."""
+    """Return the gateway's transaction if it says paid for the right money, else the fault."""
     remedy = "was not asked about: the gateway answers no more"
     if isinstance(answer, Found):
         decision = interpret(facts_of(payment, NOTHING), (), answer)

@@ -61,7 +61,7 @@ _FORMS: Final = {
     "en": re.compile(r"(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d*)?|\.\d+", re.ASCII),
     "de": re.compile(r"(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d*)?|,\d+", re.ASCII),
 }
-"""The languages whose ways to write numbers are understood: 1,234.50 and 1.234,50."""
+"""The languages with known ways to write numbers: 1,234.50 and 1.234,50."""
 
 
 class SettlementKind(StrEnum):
@@ -307,7 +307,7 @@ def _number(name: str, text: str, forms: Iterable[str]) -> Decimal:
 
 
 class _Found(NamedTuple):
-    """The rows to which a line of the file may belong."""
+    """The rows that a line of the file may mean."""
 
     payments: Mapping[str, Payment]
     refunds: Mapping[str, Refund]

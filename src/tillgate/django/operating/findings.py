@@ -170,7 +170,7 @@ def _due_work() -> Finding:
 
 
 def _refused_notifications() -> Iterator[Finding]:
-    """Report accounts whose newest notifications were all refused: their secret is wrong."""
+    """Report accounts that refused all of their newest notifications: their secret is wrong."""
     try:
         get_settings()
     except ConfigurationError:

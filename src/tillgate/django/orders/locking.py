@@ -34,7 +34,7 @@ class InsideTransaction(RuntimeError):
 
 class OrderHeld(OperationalError, TillgateError):
     """Another transaction holds the order's lock for longer than an operation waits. Nothing was
-    changed; staff are told to try again.
+    changed; the page asks staff to try again.
     """
 
 

@@ -16,7 +16,7 @@ from tillgate.django.models import Order, Payment, Refund, TimelineEntry, databa
 ACCEPTED: Final = "payment.accepted"
 """The event of a payment that staff accepted as paid with another amount."""
 ERASED: Final = "order.erased"
-"""The event of an order whose details were purged or erased."""
+"""The event of purged or erased details of an order."""
 NOTED: Final = "payment.noted"
 """The event of a note that staff wrote for their colleagues."""
 FORCE_EXPIRE: Final = "payment.force-expired"

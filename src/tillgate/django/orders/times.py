@@ -18,8 +18,8 @@ Stop = Callable[[], bool]
 """Says that no new work may begin."""
 
 PURGE_CHECK: Final = timedelta(days=30)
-"""The longest time between two checks whether an order has details that are older than they are
-kept: a changed setting counts by then.
+"""The longest time between two checks whether details of an order are too old: within it a changed
+setting takes effect.
 """
 
 

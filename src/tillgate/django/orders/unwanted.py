@@ -1,4 +1,4 @@
-"""Payment pages on which nobody should pay any more: the worker lets their gateways close them."""
+"""Payment pages that should take no payment any more: the worker lets their gateways close them."""
 
 from __future__ import annotations
 

@@ -138,8 +138,8 @@ def is_unpaid(order: Order) -> bool:
 
 
 def ended_unpaid(order: Order) -> bool:
-    """Return whether the shop heard that the time to pay an order had passed, and nobody had closed
-    the order before.
+    """Return whether the shop heard that the time to pay an order had passed, and the order was not
+    closed before.
     """
     told = order.outbox_events.filter(kind=OutboxEventKind.ORDER_UNPAID, done_at__isnull=False)
     if order.closed_at:

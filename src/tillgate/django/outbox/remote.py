@@ -28,7 +28,7 @@ _log = logging.getLogger("tillgate")
 
 
 NOT_SENT: Final = "not-sent"
-"""The outcome of a remote event of which the plugin sent nothing."""
+"""The outcome of a remote event that the plugin did not send."""
 
 
 def enqueue_remote(

@@ -25,7 +25,7 @@ class Awaited:
 
     `is_voucher`: a voucher or transfer is still to be paid. `url` is its page, or empty, and
     `link_text` the text of a link there; `until` is its end, with a time zone, or None; `is_over`:
-    that end has passed. `title` is empty for a payment whose shopper has not finished yet.
+    that end has passed. `title` is empty while the shopper has not finished paying.
     """
 
     title: str

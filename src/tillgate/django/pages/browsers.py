@@ -62,14 +62,14 @@ _PAID_IN_AN_APP: Final = frozenset(
         "wechatpay",
     },
 )
-"""The wallets whose payment page hands the shopper over to the wallet's app, by their codes without
-"_" and "-". The browser of another app does not open it. Wallets with a page of their own to log in
-to, such as PayPal or bKash, are paid in any browser.
+"""The wallets with a payment page that hands the shopper over to the wallet's app, by their codes
+without "_" and "-". The browser of another app does not open it. Wallets with a page of their own
+to log in to, such as PayPal or bKash, are paid in any browser.
 """
 
 
 def app_of(user_agent: str) -> App | None:
-    """Return the app whose own browser sends this user agent, or None for an ordinary browser."""
+    """Return the app with a browser that sends this user agent, or None for an ordinary browser."""
     return next((app for app in APPS if any(mark in user_agent for mark in app.marks)), None)
 
 

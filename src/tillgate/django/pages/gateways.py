@@ -39,7 +39,7 @@ def _body_of(request: HttpRequest) -> bytes:
 
 
 def received(request: HttpRequest) -> Notification:
-    """Return what a request brought, as the wire reads it."""
+    """Return the notification that a request brought, as the wire reads it."""
     return _as_read(request, _body_of(request))
 
 
@@ -76,8 +76,8 @@ def _acknowledged(account: Account | None) -> HttpResponse:
 
 
 def _asked_to_come_again(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answer 503 to a notification that cannot be judged now, so that the gateway sends it again
-    and nobody is mailed an error.
+    """Answer 503 to a notification that cannot be judged now, so the gateway sends it again, and no
+    error is mailed.
     """
 
     @wraps(view)

@@ -109,8 +109,8 @@ _CONFIRMING: Final = Outcome(
     ),
     awaits=True,
 )
-"""Nothing invites a shopper who has just paid to pay again. It also stands while the shop is being
-told; the page does not wait for it.
+"""A shopper that has just paid is never invited to pay again. The text also stands while the shop
+event is delivered; the page does not wait for it.
 """
 _UNANSWERED: Final = Outcome(
     title=_("We are still waiting for the payment service"),

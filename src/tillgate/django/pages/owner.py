@@ -64,7 +64,7 @@ def web_address(url: object) -> str | None:
 
 
 def costs_as_paid(order: hooks.OrderDescription, payment: Payment) -> bool:
-    """Tell whether an order costs what its payment asks for: it may have been edited since."""
+    """Tell whether an order still costs as much as its payment: it may have been edited."""
     return (order.amount, order.currency) == (payment.amount, payment.currency)
 
 
@@ -74,8 +74,8 @@ def needless_pages(
     *,
     takes_money: bool,
 ) -> list[dict[str, Any]]:
-    """Return the open payment pages on which nobody should pay: the order costs something else now,
-    or takes no money. Of an order that takes none the pages that the gateway has closed too.
+    """Return the open payment pages that should take no payment: the order costs something else
+    now, or takes no money. Of an order that takes none the pages that the gateway has closed too.
     """
     now = timezone.now()
     return [

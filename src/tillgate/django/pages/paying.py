@@ -1,5 +1,5 @@
-"""The page where an order is paid: it reads what money came, starts the chosen payment, or shows
-the choice.
+"""The page where an order is paid: it reads the money that came, starts the chosen payment, or
+shows the choice.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _log = logging.getLogger("tillgate")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a shopper asks for at a pay page.
+    """A shopper's request to a pay page.
 
     `choice` holds the field `method`, or is None without a choice. `told` names the payments that
     the page showed as paid: if more money has come since, the page says so before the shopper pays
-    again (I4). Without `may_change` the holder of the ticket may be a stranger, who only pays.
+    again (I4). Without `may_change` the holder of the ticket may be a stranger and can only pay.
     """
 
     plugin: str
@@ -123,7 +123,7 @@ class _Payments:
 
     @cached_property
     def on_its_way(self) -> list[Payment]:
-        """Those of which the shopper has finished, and the money has not arrived."""
+        """Those that the shopper has finished, while the money has not arrived."""
         return [one for one in self.all if one.is_open and one.is_processing]
 
     @cached_property
@@ -160,7 +160,7 @@ class _Payments:
 
     @property
     def is_uncharged(self) -> bool:
-        """Whether nobody paid and nobody can any more, as far as the gateway's answers say."""
+        """Whether no payment is paid or can still be paid, as far as the gateway's answers say."""
         ended = (not one.is_open and one.status != PaymentStatus.PAID for one in self.all)
         return all(ended) and not self.under_review
 
@@ -224,7 +224,7 @@ def _start(request: HttpRequest, asked: Asked, method: str) -> tuple[Started | N
 
 
 def _onward(request: HttpRequest, started: Started, *, may_change: bool) -> HttpResponse:
-    """Send the shopper to the payment page, by a page of ours that goes on at once, or to the
+    """Send the shopper to the payment page, by a page of ours that goes on immediately, or to the
     return page of a paid order.
 
     Under the content security policy `form-action 'self'` Chromium refuses a redirect to another
@@ -240,7 +240,7 @@ def _onward(request: HttpRequest, started: Started, *, may_change: bool) -> Http
 
 
 def _one_moment(request: HttpRequest, asked: Asked, method: str) -> HttpResponse:
-    """Show a page that starts the payment by itself in a second."""
+    """Show a page that starts the payment after a second."""
     told, may_change = asked.told, asked.may_change
     url = start_url(asked.plugin, asked.order_key, method, told=told, may_change=may_change)
     response = render(request, "tillgate/moment.html", {"start_url": url})
@@ -253,8 +253,8 @@ def _one_moment(request: HttpRequest, asked: Asked, method: str) -> HttpResponse
 
 @dataclass(slots=True, kw_only=True)
 class _Shown:
-    """The form as the shopper left it, and what the page has to say about it. `is_sent_elsewhere`:
-    the chosen method cannot open in this browser.
+    """The form as the shopper left it, with the page's messages about it. `is_sent_elsewhere`: the
+    chosen method cannot open in this browser.
     """
 
     form: MethodForm | None
@@ -359,8 +359,8 @@ def _begun(
     order: hooks.OrderDescription,
     user_agent: str,
 ) -> dict[str, Any] | None:
-    """Return the newest open payment of what the order costs or None, with its payment
-    page where that opens in this browser.
+    """Return the newest open payment of the order's price or None, with its payment page where that
+    opens in this browser.
     """
     alike = (one for one in payments.all if one.is_open and owner.costs_as_paid(order, one))
     payment = next(filter(may_go_on, alike), None)

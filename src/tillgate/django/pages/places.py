@@ -2,7 +2,7 @@
 
 A gateway that answers slowly, or not at all, would hold every thread of the process, and the shop's
 other pages would wait. So at most half of the threads wait for it. A press without a place holds
-none: its page asks again by itself.
+none: its page asks again after a moment.
 """
 
 from __future__ import annotations

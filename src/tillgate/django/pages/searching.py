@@ -65,8 +65,9 @@ class Found:
 
 
 def search(text: str) -> Found:
-    """Return what staff search for: an order's number with or without "#", a name, an e-mail
-    address, an amount, our reference, a number of the gateway, or the last four digits of a card.
+    """Return the rows with a text that staff search for: an order's number with or without "#", a
+    name, an e-mail address, an amount, our reference, a number of the gateway, or the last four
+    digits of a card.
 
     A text that can be none of them finds nothing.
     """

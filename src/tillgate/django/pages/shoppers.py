@@ -52,8 +52,8 @@ _log = logging.getLogger("tillgate")
 
 _POLL_SECONDS: Final = 3
 _QUICK_POLLS: Final = 10
-"""A page asks so often once a second, then every three: most money is here by then, and a
-notification that comes meanwhile turns the page at once.
+"""A page asks so often once a second, then every three: most money has arrived in ten seconds, and
+a notification turns the page immediately.
 """
 _PATIENT_POLLS: Final = 40
 """The number of requests of a waiting page; after that, in less than two minutes, it describes the
@@ -61,8 +61,8 @@ next steps.
 """
 _LATE_POLL_SECONDS: Final = 20
 _LATE_POLLS: Final = 180
-"""The number of requests of a page that describes the next steps: for an hour it turns by itself
-when money arrives.
+"""The number of requests of a page that describes the next steps: for an hour it turns when money
+arrives.
 """
 
 
@@ -72,12 +72,12 @@ when money arrives.
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def return_page(request: HttpRequest, key: str) -> HttpResponse:
-    """Say what is known of a payment, and offer the next steps. A shopper who has paid goes on to
-    the shop at once.
+    """Show the state of a payment, and offer the next steps. A shopper that has paid goes on to the
+    shop immediately.
 
     No session is needed: wallets return in another browser. The page offers another payment method
     too. So the return address, which the shopper's browser and the gateway know, gives the
-    authority to pay the order. That harms nobody: the pay page shows no more of the order than this
+    authority to pay the order. That does no harm: the pay page shows no more of the order than this
     one, and another person could only pay for the shopper. Only the browser that started the
     payment may change or cancel the order.
     """
@@ -125,7 +125,7 @@ class _Stand:
 
     @property
     def is_polling(self) -> bool:
-        """Whether the page shows that it checks by itself."""
+        """Whether the page shows that it checks again."""
         return self.outcome.awaits and self.is_patient
 
     @property
@@ -182,7 +182,7 @@ def _stand(request: HttpRequest, payment: Payment, word: str) -> _Stand:
 
 
 def _with_offers(request: HttpRequest, stand: _Stand) -> _Stand:
-    """Add what the order allows, and say where it takes no money."""
+    """Add the steps that the order allows, and say where it takes no money."""
     payment, order, outcome = stand.payment, stand.order, stand.outcome
     assert order is not None
     may_pay = bool(
@@ -270,8 +270,8 @@ def _open_pages(stand: _Stand) -> list[dict[str, Any]]:
 
 
 def _poll(stand: _Stand, began: datetime) -> dict[str, Any] | None:
-    """Return what the script needs to turn the page: often while it waits, seldom for an hour
-    after that, while money is under way, and for an order that takes no money.
+    """Return the facts that the script needs to turn the page: often while it waits, seldom for an
+    hour after that, while money is under way, and for an order that takes no money.
 
     `began` is when the request began: its own query of the gateway allows one more.
     """

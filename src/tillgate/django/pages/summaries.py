@@ -27,7 +27,7 @@ from tillgate.wire.messages import Goods
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisputeSummary:
     """A dispute of a payment for staff. `state` says in words how it stands, and `respond_by` is
-    the deadline for an answer at the gateway, whose page about it is `url`, or empty.
+    the deadline for an answer at the gateway, and `url` the gateway's page about it, or empty.
     """
 
     number: str
@@ -44,13 +44,13 @@ class PaymentSummary:
     """Everything that a page of staff says about one payment, in the active language. A text is
     empty, and a value None, where nothing is known.
 
-    `status` says in a word how it stands. `paid_with` names what paid, such as "Visa ending 4242",
-    and until then the chosen method; `used` has what paid in parts, or is None until then.
-    `numbers` are all numbers by which the shop and the gateway know the payment: our reference
-    first. `gateway` is the gateway's name, and `gateway_url` its own page about the payment.
-    `order_url` is the shop's page about the order for its staff. `page_state` says whether the
-    gateway's payment page of an unpaid payment still takes money. `refund_pages` has the gateway's
-    page about each refund, by the refund's number there.
+    `status` says in a word how it stands. `paid_with` names the card or wallet that paid, such as
+    "Visa ending 4242", and before that the chosen method; `used` has its parts, or is None before.
+    `numbers` are all numbers of the payment at the shop and the gateway: our reference first.
+    `gateway` is the gateway's name, and `gateway_url` its own page about the payment. `order_url`
+    is the shop's page about the order for its staff. `page_state` says whether the gateway's
+    payment page of an unpaid payment still takes money. `refund_pages` has the gateway's page about
+    each refund, by the refund's number there.
 
     `customer`, `lines` and `order_url` come from the shop's plugin and are not stored.
     """
@@ -125,7 +125,7 @@ def summary_of(
 
 
 def paid_with(payment: Payment) -> str:
-    """Return what paid a payment, such as "Visa ending 4242", or the chosen method."""
+    """Return the card or wallet that paid, such as "Visa ending 4242", or the chosen method."""
     return words.paid_with(payment.method, payment.known.paid_with)
 
 

@@ -118,7 +118,7 @@ def start_url(
 
 
 def read_start_ticket(ticket: str) -> tuple[str, str, str, str, bool] | None:
-    """Return what `start_url` was given, or None as in `read_ticket`."""
+    """Return the arguments of `start_url`, or None as in `read_ticket`."""
     try:
         plugin, order_key, moment, method, told, may_change = signing.loads(
             ticket,

@@ -96,7 +96,7 @@ def _greater_claim(about: Review, newest: int, open_rows: Iterable[Review]) -> R
     """Return the open review of a payment that claims more than the one that staff read, or as much
     of being paid and is newer.
 
-    Once the gateway has reported the payment paid, only staff who have read that can end it,
+    Once the gateway has reported the payment paid, only staff that have read so can end it,
     whichever answers follow.
     """
     most = max(open_rows, key=lambda one: (one.claim, one.pk))

@@ -1,4 +1,4 @@
-"""What an answer says for clerks and shoppers is kept with its payment."""
+"""The details of an answer for clerks and shoppers are kept with its payment."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ def _undelivered() -> QuerySet[OutboxEvent]:
 def may_go_on(payment: Payment) -> bool:
     """Return whether the shopper may go to the payment page of a payment again.
 
-    The page is live, the payment is not reported paid, the order is neither closed nor paid by
-    another (I4), and the account can still query the payment.
+    The page is live, the payment is not reported paid, the order is open and no other payment has
+    paid it (I4), and the account can still query the payment.
     """
     if (
         not is_page_live(payment)
@@ -121,7 +121,7 @@ def is_being_created(payment: Payment) -> bool:
     """Tell whether another press may be creating a payment at this moment: it is young and has no
     address.
 
-    A creation without an end, whose gateway hangs, is young for as long as a creation can last.
+    A creation without an end, as at a hanging gateway, is young for as long as a creation can last.
     """
     if not payment.is_open or payment.payment_url:
         return False

@@ -97,9 +97,10 @@ def _verified(
     headers: Mapping[str, str],
     body: bytes,
 ) -> NotificationSignature:
-    """Let the plugin verify what came to a payment's address, and keep the number that it names.
+    """Let the plugin verify a notification to a payment's address, and keep the number that it
+    names.
 
-    What it cannot read is a hint all the same: the address is known to nobody else.
+    A notification that it cannot read is still a hint: only the gateway knows the address.
     """
     try:
         hints = hooks.read_notification(account, headers, body)

@@ -138,8 +138,8 @@ def claim_poll(
     was queried just now.
 
     `column` has the time of the last such query: returns have one of their own, so that a
-    notification after a return is not held up. `once_after` is the time of the return's query that
-    may be followed by this one at once.
+    notification after a return is not held up. `once_after` is the time of the return's query,
+    which this one may follow immediately.
 
     In both cases the worker polls soon, should this process die or the right be denied (I7).
     `counted` are counters of notifications to raise in the same statement, and `hashed` is the hash

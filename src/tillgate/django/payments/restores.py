@@ -1,9 +1,9 @@
 """After a restore or a failover: the database may have lost its last changes, though the gateway
 and the shoppers know of them.
 
-PostgreSQL gives each promoted or restored server another timeline: that mark shows it.
-Elsewhere staff note it by the command. The worker asks about each queued refund in any case before
-it sends it, so that only a gateway whose query lists no refunds needs the mark.
+PostgreSQL gives each promoted or restored server another timeline: that mark shows it. Elsewhere
+staff note it by the command. The worker asks about each queued refund in any case before it sends
+it, so only a gateway without a list of refunds in its answers needs the mark.
 """
 
 from __future__ import annotations

@@ -78,9 +78,9 @@ def start_payment(
     `terminal` is where the shopper is, in a browser or on a telephone, `account` the name of one of
     the settings or of a plugin, and `data` is stored for the hooks. `shopper_ip` is the shopper's
     address on the network, for gateways that ask; it is not stored. `tillgate_describe_order` says
-    the amount, and whether the order may be paid. A payment whose money is on its way forbids
-    another, unless the shopper has read so: `despite` has the references of such payments. An order
-    that holds money, or has a payment under review, is not refused here: the pages of `pay_url` and
+    the amount, and whether the order may be paid. A payment with money on its way forbids another,
+    unless the shopper has read so: `despite` has the references of such payments. An order that
+    holds money, or has a payment under review, is not refused here: the pages of `pay_url` and
     `start_url` ask the shopper first.
 
     Raises `NotPayable`, `TryLater`, `InvalidRequest` or `ConfigurationError` before any request is
@@ -122,7 +122,7 @@ def _poll_siblings(
     """Reconcile an order's open payments, and return the one that is paid by now: its notification
     may be lost. Raise `NotPayable` where the money of one is on its way.
 
-    `resting` is the account whose gateway does not answer.
+    `resting` is the account that gets no answer from its gateway.
     """
     is_over = stop_after(_POLLS_SECONDS)
     for sibling in siblings:
@@ -153,8 +153,8 @@ def _begin(
     """Write a new payment under the order's lock, and return it with its request; or return the
     payment that makes it needless.
 
-    The order of the checks decides what a shopper reads: an order that cannot be paid comes before
-    a duplicate, a duplicate before the limits on new payments.
+    The order of the checks decides which message a shopper reads: an order that cannot be paid
+    comes before a duplicate, a duplicate before the limits on new payments.
     """
     description = _describe(order)
     price = Money(_payable_amount(order, description), description.currency)
@@ -240,7 +240,7 @@ def why_not(order: Order | None, description: hooks.OrderDescription) -> str | N
 
 def _check_pace(order: Order, siblings: list[Payment]) -> None:
     """Raise unless another payment of an order may start now. Counted under its lock: of many
-    presses at once, each counts the others.
+    simultaneous presses, each counts the others.
     """
     settings, now = get_settings(), timezone.now()
     in_its_time = sum(payment.created_at >= (order.tried_since or now) for payment in siblings)

@@ -83,8 +83,8 @@ def receive_webhook(alias: str, headers: Mapping[str, str], body: bytes) -> Acco
     """Store a notification to the address of an account with each payment that it names.
 
     The first payment is queried now; the worker does the rest. Return the account, or None for an
-    unknown one and for one whose notifications no plugin reads. A `SignatureMismatch` is counted
-    and raised again; any other error of the plugin raises `CannotBeJudged`.
+    unknown one and for one without a plugin that reads its notifications. A `SignatureMismatch` is
+    counted and raised again; any other error of the plugin raises `CannotBeJudged`.
     """
     try:
         account = find_account(alias)

@@ -1,4 +1,4 @@
-"""A cancelled order whose money the gateway still holds: staff decide about it."""
+"""A cancelled order with money that the gateway still holds: staff decide about it."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def _enter_listed(
     returned: Decimal,
 ) -> Decimal:
     """Enter a refund that was made elsewhere, or open a review where it is more than can be
-    refunded; return what is left of the `returned` amount.
+    refunded; return the rest of the `returned` amount.
 
     A refund may stand in place of one that came back, which still counts as refunded here.
     """

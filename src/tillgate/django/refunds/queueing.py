@@ -142,8 +142,8 @@ def _queue(
         payment = Payment.objects.select_for_update().get(pk=payment_id)
         payment.order = order
         refunds = list(payment.refunds.select_for_update())
-        # Before all other checks: what happened since the first call, such as its own refund, must
-        # not refuse the second.
+        # Before all other checks: a change since the first call, such as its own refund, must not
+        # refuse the second.
         if earlier := _refund_of_key(payment, refunds, idempotency_key, asked):
             return earlier, False
         _check_refundable(payment)

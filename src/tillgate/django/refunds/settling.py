@@ -219,8 +219,8 @@ def settle_by_notification(order: Order, refund_id: int) -> bool:
     thing that it settles alone (I7).
 
     Under the order's lock, in the transaction that stores the notification; returns whether there
-    is an event for the shop. The worker books a queued refund soon, whose request was taken not to
-    have left.
+    is an event for the shop. The worker soon books a queued refund, since its request was thought
+    not to have left.
     """
     Refund.objects.filter(pk=refund_id, status=RefundStatus.QUEUED).update(due_at=timezone.now())
     answer = "the gateway's notification confirmed it"

@@ -38,7 +38,7 @@ TELLING_REASONS: Final = reasons(updates=True)
 UNAPPLIED_REASONS: Final = TELLING_REASONS - reasons(blocks_refunds=True)
 """Reasons why an answer about a payment is not applied to it."""
 HELD_REASONS: Final = reasons(holds_money=True)
-"""Reasons of a paid payment whose money does not pay, or not all of it."""
+"""Reasons of a paid payment with money that does not pay the order, or not all of it."""
 
 _STAY_DISMISSED: Final = frozenset({ReviewReason.ACCOUNT_GONE, ReviewReason.CREATIONS_REFUSED})
 """Reasons of an account that no answer to another question touches."""
@@ -270,8 +270,8 @@ def _update(
 def _is_dismissed(reason: ReviewReason, version: str, rows: Mapping[str, Any]) -> bool:
     """Return whether staff dismissed the very same facts.
 
-    A case of an open payment cannot be dismissed. A dismissal does not cover an account whose
-    gateway answers now and then either.
+    A case of an open payment cannot be dismissed. A dismissal does not cover an account at a
+    gateway that answers now and then either.
     """
     if reason in UNAPPLIED_REASONS and rows["payment"] is not None and rows["payment"].is_open:
         return False

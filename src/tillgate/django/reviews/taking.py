@@ -7,11 +7,9 @@ from tillgate.errors import InvalidRequest
 
 
 def take(review_id: int, staff: str, *, taken_by: str = "") -> Review:
-    """Give a review to one of the staff, and return it; no `staff` gives it back. Nobody is kept
-    from resolving it.
-
-    `taken_by` is the person who has it on the form. Raises `InvalidRequest` where another has it by
-    now, or it is resolved.
+    """Give a review to one of the staff, and return it; without `staff` it has no clerk again. All
+    staff can still resolve it. `taken_by` is the clerk that the form shows. Raises `InvalidRequest`
+    where another has it by now, or it is resolved.
     """
     rows = Review.objects.filter(pk=review_id, resolved_at__isnull=True, taken_by=taken_by)
     changed = rows.update(taken_by=staff[:150])

@@ -37,7 +37,7 @@ def say_test_mode(sandbox: object = "") -> dict[str, bool]:
     """
     if isinstance(sandbox, bool):
         return {"is_test": sandbox}
-    with suppress(TillgateError):  # a shop whose payments name their accounts needs no `default`
+    with suppress(TillgateError):  # a shop that names the accounts of payments needs no `default`
         return {"is_test": find_account("default").sandbox}
     return {"is_test": False}
 

@@ -108,8 +108,8 @@ def _mark_lost(refund: Refund, _: datetime) -> None:
 
 
 def _queue_unpaid(claimed: Order, leased_until: datetime) -> int:
-    """Queue "the order is unpaid" for an unpaid order whose time to pay again has passed; return
-    how many were queued.
+    """Queue "the order is unpaid" for an unpaid order after its time to pay again; return how many
+    were queued.
     """
     with locked_order(claimed.pk) as order:
         if order.unpaid_check_at != leased_until:

@@ -59,7 +59,7 @@ def in_turn(due: Mapping[str, datetime]) -> list[str]:
 
 
 def rest(account: str, detail: str, *, has_review: bool, pause: timedelta = PAUSE) -> None:
-    """Let an account rest whose gateway was inconclusive. If that lasts, open a review.
+    """Let an account rest after inconclusive answers of its gateway. If that lasts, open a review.
 
     `has_review` says that another review explains it, such as "wrong credentials".
     """

@@ -77,7 +77,7 @@ def alert_reviews() -> int:
 
 
 def _send_reviews(column: str, lane: str, send: Callable[[list[Review]], None]) -> int:
-    """Send the open reviews whose `column` is empty, if it is time, and fill the column."""
+    """Send the open reviews with an empty `column`, if it is time, and fill the column."""
     interval = timedelta(minutes=get_settings().review_mail_minutes)
     unsent = Review.objects.filter(**{f"{column}__isnull": True}, resolved_at__isnull=True)
     if not unsent.exists() or not take_turn(lane, interval):

@@ -164,7 +164,7 @@ def _open_unanswered(payments: dict[Payment, str]) -> None:
     told_at = wrong.order_by("-opened_at").values_list("opened_at", flat=True).first()
     if told_at and not has_answered(account, told_at):
         return
-    # The words of a fault change with each poll, and are no news: an open review stays as it is.
+    # The words of a fault change with each poll: an open review stays as it is.
     known = open_among(open_key(reason, payment, account) for payment in payments)
     for payment, detail in payments.items():
         if open_key(reason, payment, account) in known:

@@ -38,7 +38,7 @@ _log = logging.getLogger("tillgate")
 
 AT_ONCE: Final = 100
 """The rows of a claim, which costs a few statements: polls of so many last five seconds at the
-usual rate, and then the shop is told.
+usual rate, before shop events are delivered.
 """
 LEASE: Final = timedelta(minutes=5)
 TURN_SECONDS: Final = 60.0
@@ -64,8 +64,7 @@ class Chore:
     rows: Callable[[], QuerySet[Any]]
     due: str
     do: Callable[[Batch], None]
-    """Does claimed rows, and sets their due column anew: `partial(each, function)` for row by
-    row.
+    """Does claimed rows, and sets their due column again: `partial(each, function)` for row by row.
     """
     lane: str = ""
     account: str = ""

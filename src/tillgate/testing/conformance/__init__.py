@@ -8,7 +8,7 @@ A plugin's author writes a `ShopDriver` and a subclass::
         driver = BookshopDriver()
 
 Every scenario runs the shop's real pages and Tillgate's real operations against the sandbox over
-HTTP, or against another gateway, whose `GatewayDriver` the fixture `shop_gateway` returns. It reads
+HTTP, or against another gateway, with the `GatewayDriver` of the fixture `shop_gateway`. It reads
 the shop and the gateway through their drivers alone.
 """
 

@@ -67,7 +67,7 @@ def expect_paid_once(world: World, order: str) -> None:
 
 
 def expect_right_books(world: World, order: str) -> None:
-    """Fail unless the shop has booked of an order what came and what was refunded."""
+    """Fail unless the shop has booked the money and the refunds of an order."""
     assert not (fault := fault_of_books(world.shop, order)), fault
 
 

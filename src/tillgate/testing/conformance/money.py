@@ -184,8 +184,8 @@ class Money:
         _disagrees(world, "other_reference")
 
     def test_unrecognised_status(self, world: World) -> None:
-        """An unknown status neither pays nor releases the order; past expiry a review opens, and
-        late money still counts.
+        """An unknown status does not pay or release the order; past expiry a review opens, and late
+        money still counts.
         """
         order, payment = at_payment_page(world)
         world.gateway.use_strange_words()
@@ -268,8 +268,8 @@ class Money:
         expect_paid_once(world, order)
 
     def test_unknown_outcome_of_pay(self, world: World) -> None:
-        """After a creation whose answer is lost, the shopper may try again immediately, and money
-        for the lost payment is found.
+        """After a creation without an answer, the shopper may try again immediately, and money for
+        the lost payment is found.
         """
         order = world.order()
         world.gateway.lose_answer("pay")

@@ -86,7 +86,7 @@ class Notifications:
         assert world.fresh(payment).status == "pending"
 
     def test_lying_return(self, world: World) -> None:
-        """A shopper who returns without paying, with "success" in the address, has paid nothing."""
+        """A shopper that returns unpaid, with "success" in the address, has paid nothing."""
         order, payment = at_payment_page(world)
         path = reverse("tillgate:return", args=[payment.return_key])
         for query in (

@@ -1,4 +1,4 @@
-"""Paying: the acts of the shopper, and the three ways by which Tillgate finds the money."""
+"""Paying: the acts of the shopper, and Tillgate's three ways to find the money."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Paying:
     """Scenarios of a shopper who pays, leaves, comes back or does not."""
 
     def test_pay_and_return(self, world: World) -> None:
-        """A shopper who pays and comes back lands in the shop with a paid order, even if no
+        """A shopper that pays and comes back lands in the shop with a paid order, even if no
         notification arrived.
         """
         order = world.order()
@@ -212,8 +212,8 @@ class Paying:
         needs_review(world)
 
     def test_order_that_costs_nothing(self, world: World) -> None:
-        """An order that costs nothing, at once or after an edit, never leads to the payment page
-        and is never released.
+        """An order that costs nothing, from the start or after an edit, never leads to the payment
+        page and is never released.
         """
         free, edited = world.shop.place_free_order(), world.order()
         assert world.shop.is_paid(free), (

@@ -107,8 +107,8 @@ class Refunds:
         _expect_refunded(world, payment, "12.50")
 
     def test_unknown_outcome_of_refund(self, world: World) -> None:
-        """A refund whose answer is lost is never sent again and takes no effect, until the
-        gateway's query or staff settle it.
+        """A refund without an answer is never sent again and takes no effect, until the gateway's
+        query or staff settle it.
         """
         payment = paid(world)
         world.gateway.lose_answer("refund")
@@ -117,7 +117,7 @@ class Refunds:
         needs_review(world, "refund-unknown")
         world.a_day_passes()
         assert _asked(world) == 1, "a refund that may have been carried out was sent again"
-        # the gateway can be asked what became of it
+        # the gateway can be asked for its outcome
         if Refund.objects.get(pk=refund.pk).status == "succeeded":
             _expect_refunded(world, payment, "12.50")
             needs_review(world)

@@ -1,4 +1,4 @@
-"""Slow: bank debits and vouchers, whose money comes or fails days later."""
+"""Slow: bank debits and vouchers. Their money comes or fails days later."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Slow:
     """Scenarios of money that is under way for days."""
 
     def test_days_until_paid(self, world: World) -> None:
-        """An order whose money is under way is kept, however long it takes, and paid in the end."""
+        """An order with money under way is kept, however long it takes, and paid in the end."""
         order, payment = at_payment_page(world)
         _finish(world, payment)
         world.shopper_pays(payment)
@@ -37,7 +37,7 @@ class Slow:
         assert world.reviews() == []
 
     def test_days_until_failed(self, world: World) -> None:
-        """An order whose money failed after days is kept for the time to pay again, and then
+        """An order with money that failed after days is kept for the time to pay again, and then
         released.
         """
         (order, payment), (again, other) = at_payment_page(world), at_payment_page(world)
@@ -90,7 +90,7 @@ class Slow:
         assert world.reviews() == []
 
     def test_voucher_and_another_payment(self, world: World) -> None:
-        """A shopper who pays in another way, and the voucher too, has paid the order once, and
+        """A shopper that pays in another way, and the voucher too, has paid the order once, and
         staff review the second payment.
         """
         order, voucher = at_payment_page(world)

@@ -7,8 +7,8 @@ A plugin's author writes a `GatewayDriver` and a subclass::
     class TestMyGateway(GatewayConformance):
         driver = MyDriver
 
-Every scenario calls the plugin through `tillgate.hooks` alone, and compares its answers with what
-the emulator holds.
+Every scenario calls the plugin through `tillgate.hooks` alone, and compares its answers with the
+emulator's records.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from tillgate.wire.methods import Method
 TOTALS: Final = {0: Decimal(1250), 2: Decimal("12.50"), 3: Decimal("1.234")}
 """The amount of each scenario, by the decimals of its currency."""
 _PARTS: Final = {0: Decimal(500), 2: Decimal("5.05"), 3: Decimal("0.501")}
-WRONG_SECRET: Final = "wrong_3m8q6v1x9z4c"  # noqa: S105  # nobody's
+WRONG_SECRET: Final = "wrong_3m8q6v1x9z4c"  # noqa: S105  # of no account
 PATIENCE_SECONDS: Final = 0.5
 SLOW_SECONDS: Final = 4.0
 _MARGIN_SECONDS: Final = 2.0
@@ -206,7 +206,7 @@ def any_account(gateway: GatewayDriver) -> Account:
 
 
 def stranger_of(account: Account) -> Account:
-    """Return an account at the same gateway with secrets that are nobody's."""
+    """Return an account at the same gateway with secrets of no account there."""
     options = {
         name: WRONG_SECRET if isinstance(value, SecretStr) else value
         for name, value in account.options.items()
@@ -221,7 +221,7 @@ def start(
     account: Account | None = None,
     currency: str | None = None,
 ) -> Payment:
-    """Create a payment, and compare what was created with what was asked for."""
+    """Create a payment, and compare it with the request."""
     account = account or any_account(gateway)
     request = request_for(account, currency)
     created = hooks.pay(account, request)
@@ -255,7 +255,7 @@ def paid(
 
 
 def held(gateway: GatewayDriver, request: PaymentRequest) -> Held:
-    """Return what the gateway holds of a payment, and check that it is what was asked for."""
+    """Return the gateway's record of a payment, and check that it fits the request."""
     found = gateway.held(request.reference)
     assert found is not None, "the gateway has no payment of this reference"
     assert (found.amount, found.currency) == (request.amount, request.currency), (
@@ -282,7 +282,7 @@ def expect_paid(payment: Payment) -> None:
 
 
 def decided(payment: Payment, answer: Transaction) -> Decision:
-    """Return what Tillgate makes of an answer about an open payment."""
+    """Return Tillgate's decision about an answer for an open payment."""
     now = datetime.now(UTC)
     facts = PaymentFacts(
         reference=payment.request.reference,
@@ -296,8 +296,8 @@ def decided(payment: Payment, answer: Transaction) -> Decision:
 
 
 def refunded(payment: Payment, request: RefundRequest) -> Refunded:
-    """Refund, and check that the answer is about this refund, and that it succeeded: at once, or
-    by a query.
+    """Refund, and check that the answer is about this refund, and that it succeeded: immediately,
+    or by a query.
     """
     done = hooks.refund(payment.account, request)
     _expect_seen(payment.gateway, "refund")

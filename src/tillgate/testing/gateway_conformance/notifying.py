@@ -64,7 +64,7 @@ class Notifying:
         )
 
     def test_notification_gives_the_number(self, gateway: GatewayDriver) -> None:
-        """After a creation whose answer was lost, a query with what the notification names finds
+        """After a creation without an answer, a query with the number from the notification finds
         the payment.
         """
         account = any_account(gateway)
@@ -99,8 +99,8 @@ class Notifying:
             )
 
     def test_forged_notification(self, gateway: GatewayDriver) -> None:
-        """A notification that somebody else signed, that nobody signed, or with the signature of
-        another one is a signature mismatch, also for an account without secrets.
+        """A notification with a stranger's signature, without one, or with that of another one is a
+        signature mismatch, also for an account without secrets.
         """
         payment, other = start(gateway), start(gateway)
         assert _read(payment.account, *gateway.notification(payment.request.reference))
@@ -169,7 +169,7 @@ def _headers_of(error: BaseException | None) -> Iterator[str]:
 
 @dataclass
 class _Ear:
-    """Collects what answers, pages and errors say."""
+    """Collects the texts of answers, pages and errors."""
 
     texts: list[str] = field(default_factory=list)
 

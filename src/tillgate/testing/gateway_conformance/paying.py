@@ -115,7 +115,7 @@ class PayingAtGateway:
         )
 
     def test_expired_payment(self, gateway: GatewayDriver) -> None:
-        """A payment whose time has run out is failed or closed, or the gateway has forgotten it."""
+        """A payment after its time is failed or closed, or the gateway has forgotten it."""
         payment = start(gateway)
         gateway.expire(payment.request.reference)
         try:
@@ -154,8 +154,8 @@ class PayingAtGateway:
         )
 
     def test_wrong_credentials(self, gateway: GatewayDriver) -> None:
-        """An account whose secrets are nobody's is refused each time, also while another works:
-        nothing is created or refunded, and a payment is not called unknown.
+        """An account with unknown secrets is refused each time, also while another works: nothing
+        is created or refunded, and a payment is not called unknown.
         """
         payment = paid(gateway)
         stranger = stranger_of(payment.account)
@@ -173,8 +173,8 @@ class PayingAtGateway:
         payment.expect_refunds()
 
     def test_lost_creation(self, gateway: GatewayDriver) -> None:
-        """After a creation whose answer is lost the outcome is unknown; a query by the reference
-        alone never says that there is no such payment.
+        """After a creation without an answer the outcome is unknown; a query by the reference alone
+        never says that there is no such payment.
         """
         account, request = _lost(gateway)
         gateway.pay(request.reference)
@@ -182,7 +182,9 @@ class PayingAtGateway:
             _expect_found(gateway, request, hooks.query(account, request.reference, attempts=1))
 
     def test_lookup_by_reference(self, gateway: GatewayDriver) -> None:
-        """A payment whose creation got no answer is found by its reference alone, among others."""
+        """A payment without an answer to its creation is found by its reference alone, among
+        others.
+        """
         paid(gateway)
         account, request = _lost(gateway)
         paid(gateway)

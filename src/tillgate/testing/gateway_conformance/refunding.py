@@ -64,8 +64,8 @@ class Refunding:
         assert ids in ([], sent), f"the refunds have the ids {sent}, and the answer lists {ids}"
 
     def test_more_than_was_paid(self, gateway: GatewayDriver) -> None:
-        """More than was paid is never refunded: neither of an open payment, nor in one refund, nor
-        in several.
+        """More than was paid is never refunded: not of an open payment, and not in one refund or in
+        several.
         """
         unpaid = start(gateway)
         _fails(unpaid, unpaid.refund_request(unpaid.part))
@@ -96,8 +96,8 @@ class Refunding:
         _ends_pending_refund(gateway, RefundOutcome.FAILED).expect_refunds()
 
     def test_lost_refund(self, gateway: GatewayDriver) -> None:
-        """After a refund whose answer is lost the outcome is unknown; a query of the refund finds
-        it, where the gateway has one.
+        """After a refund without an answer the outcome is unknown; a query of the refund finds it,
+        where the gateway has one.
         """
         payment, request = _lost(gateway)
         found = hooks.query_refund(payment.account, request)

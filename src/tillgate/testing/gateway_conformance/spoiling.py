@@ -32,7 +32,7 @@ PROVE_NOTHING: Final[tuple[Fault, ...]] = (
     "broken_json",
     "cut_body",
 )
-"""Faults after which nobody knows whether the request was done."""
+"""Faults that leave it unknown whether the request was done."""
 _UNKNOWN: Final = "after {0!r} the outcome of the {1} is unknown, and the plugin raised {2!r}"
 
 
@@ -49,7 +49,7 @@ class Spoiling:
 
     def test_broken_query_answers(self, gateway: GatewayDriver) -> None:
         """After the same faults a query proves nothing; it never says that there is no such
-        payment, nor another status.
+        payment, or another status.
         """
         payment = paid(gateway)
         for fault in PROVE_NOTHING:
@@ -100,8 +100,8 @@ class Spoiling:
         _pays_nothing(paid(gateway), "missing_amount", "without an amount")
 
     def test_strange_status(self, gateway: GatewayDriver) -> None:
-        """A status that no documentation has is unrecognised, or still open: neither paid nor at an
-        end. A refund with one is neither done nor failed.
+        """A status that no documentation has is unrecognised, or still open: not paid and not at an
+        end. A refund with one is not done and not failed.
         """
         _refund_in_strange_words(paid(gateway))
         payment = start(gateway)

@@ -46,7 +46,7 @@ class _CheckoutMixin:
     checkout_session: Any
 
     def check_pre_conditions(self, request: HttpRequest) -> None:
-        """Redirect a shopper who placed the order and then pressed Back, or pressed twice, to that
+        """Redirect a shopper that placed the order and then pressed Back, or pressed twice, to that
         order instead of an empty basket.
         """
         try:
@@ -104,9 +104,7 @@ def _waiting_order(request: HttpRequest) -> tuple[Any, str | None]:
 
 
 def _unpaid_order(request: HttpRequest) -> Any:
-    """Return the newest unpaid order of this browser or of the customer who is logged in, or
-    None.
-    """
+    """Return the newest unpaid order of this browser or of the logged-in customer, or None."""
     chosen = Q(pk=request.session.get(orders.SESSION_KEY))
     if request.user.is_authenticated:
         chosen |= Q(user=request.user)
@@ -344,8 +342,8 @@ class PaymentDetailsMixin(_CheckoutMixin):
         """Add to the preview the choice, the displayed total, and the data that a second submission
         needs.
 
-        A page for payment details of the shop's own gets the choice too: a shopper who pays with
-        Tillgate enters nothing there.
+        A page for payment details of the shop's own gets the choice too: for a payment with
+        Tillgate the shopper enters nothing there.
         """
         # a mixin of Oscar's view
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]

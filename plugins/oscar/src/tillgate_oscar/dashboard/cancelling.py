@@ -1,4 +1,4 @@
-"""The page on which staff cancel a paid order, and say what happens to its money and its items."""
+"""The page where staff cancel a paid order, and decide about its money and its items."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class _Choice:
 
 
 def needs_choice(order: Any, new_status: str) -> bool:
-    """Tell whether a new status cancels an order whose money is here: staff are asked first. An
-    order that other code has made wait is refused by the handler.
+    """Tell whether a new status cancels an order with money of the shopper: staff are asked first.
+    An order that other code has made wait is refused by the handler.
     """
     return (
         new_status == get_settings().cancelled_status
@@ -50,7 +50,7 @@ def needs_choice(order: Any, new_status: str) -> bool:
 
 
 def show_cancellation(view: Any, request: HttpRequest, order: Any) -> HttpResponse:
-    """Ask what happens to the money and the items of a paid order that is to be cancelled."""
+    """Ask staff about the money and the items of a paid order before they cancel it."""
     settings, ours = get_settings(), state_of(order)
     payment = paid_by(ours)
     if payment is None or settings.cancelled_status not in order.available_statuses():
@@ -115,7 +115,7 @@ def _cancel(
             newest_refund=choice.seen,
             extras=Extras(tells_shopper=choice.tells_shopper),
         )
-    if choice.money in (_REFUND, _KEEP):  # what is not refunded stays
+    if choice.money in (_REFUND, _KEEP):  # the rest stays
         note = choice.note or gettext("kept when the order was cancelled")
         shop.keep_money(PLUGIN, order.number, staff=staff, note=note)
     if choice.restock and (found := locked(order.number)):
@@ -127,8 +127,8 @@ def _cancel(
 
 
 def _read(request: HttpRequest, order: Any) -> _Choice:
-    """Return what staff chose; raise `PaymentError` or `InvalidRequest` where it is not allowed or
-    not complete.
+    """Return the choice of staff; raise `PaymentError` or `InvalidRequest` where it is not allowed
+    or not complete.
     """
     given, wanted = request.POST, request.POST.get("money", "")
     if wanted not in (_REFUND, _KEEP, _LATER):

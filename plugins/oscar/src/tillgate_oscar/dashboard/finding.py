@@ -22,7 +22,7 @@ _MOST: Final = 200
 
 
 def text_of(request: HttpRequest) -> str:
-    """Return what staff typed into the search box, or an empty text."""
+    """Return the text that staff typed into the search box, or an empty text."""
     return request.GET.get(SEARCH, "").replace("\0", "").strip()
 
 
@@ -45,7 +45,7 @@ def narrowed(request: HttpRequest, orders: Any) -> Any:
 
 def _meant(request: HttpRequest, text: str) -> Q:
     """Return the condition that an order is meant by a text: its number, the shopper, the total, or
-    its payments for staff who may see payments.
+    its payments for staff that may see payments.
     """
     meant = Q(number__in=search(text.removeprefix("#").strip(), _MOST))
     if request.user.has_perm("tillgate.view_payment"):

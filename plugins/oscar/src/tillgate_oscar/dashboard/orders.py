@@ -1,4 +1,4 @@
-"""The orders of Oscar's dashboard: in the list what was refunded, and on the page the payments,
+"""The orders of Oscar's dashboard: in the list the refunded amounts, and on the page the payments,
 open reviews, and refunds.
 """
 
@@ -58,8 +58,8 @@ class MarkedStatus(str):
 
 
 class OrderListMixin:
-    """Marks refunded orders in the list, on the page and in its file, so that nobody ships
-    them; finds orders by one box.
+    """Marks refunded orders in the list, on the page and in its file, so they are not shipped;
+    finds orders by one box.
     """
 
     request: HttpRequest
@@ -98,13 +98,11 @@ class OrderListMixin:
         return {**context, "list_page": select_template(super().get_template_names())}  # type: ignore[misc]
 
     def get_template_names(self) -> list[str]:
-        """Show the shop's list, whose table scrolls within itself on a phone."""
+        """Show the shop's list, with a table that scrolls within itself on a phone."""
         return ["tillgate_oscar/dashboard/order_list.html"]
 
     def change_order_status(self, request: HttpRequest, order: Any) -> None:
-        """Refuse to cancel a paid order among others: what happens to its money is asked on its own
-        page.
-        """
+        """Refuse to cancel a paid order among others: its own page asks about its money."""
         if needs_choice(order, request.POST.get("new_status", "")):
             said = gettext("Order %(number)s is paid. Cancel it on its own page.")
             messages.error(request, said % {"number": order.number})
@@ -191,7 +189,7 @@ class OrderDetailMixin:
         return response
 
     def handle_order_action(self, request: HttpRequest, order: Any, action: str) -> HttpResponse:
-        """Do what a form of ours asks for, or as Oscar does."""
+        """Do the action of a form of ours, or as Oscar does."""
         if own := _ACTIONS.get(action):
             return own(self, request, order)
         # a mixin of Oscar's view
@@ -199,7 +197,7 @@ class OrderDetailMixin:
         return response
 
     def change_order_status(self, request: HttpRequest, order: Any) -> HttpResponse:
-        """Ask what happens to the money before a paid order is cancelled, or do as Oscar does."""
+        """Ask about the money before a paid order is cancelled, or do as Oscar does."""
         if needs_choice(order, request.POST.get("new_status", "")):
             return show_cancellation(self, request, order)
         # a mixin of Oscar's view

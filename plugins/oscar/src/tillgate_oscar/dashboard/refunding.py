@@ -41,7 +41,7 @@ _NOTHING: Final = Decimal("0.00")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What staff want to refund: money, so many of each line, and what goes with it."""
+    """A refund that staff want: its amount, so many of each line, and the extras."""
 
     amount: Decimal
     quantities: dict[Any, int]
@@ -49,7 +49,7 @@ class Wish:
 
 
 def marks(payment: shop.PaymentState | None) -> dict[str, Any]:
-    """Return what a form carries so that no press refunds twice."""
+    """Return the hidden values of a form that keep a press from refunding twice."""
     refunds = payment.refunds if payment else ()
     return {
         "tillgate_just_refunded": shop.just_refunded(payment) if payment else "",
@@ -126,7 +126,7 @@ def detail_of(error: Exception) -> str:
 
 
 def show_refund(view: Any, request: HttpRequest, order: Any) -> HttpResponse:
-    """Show the items of an order, its shipping and what can be refunded."""
+    """Show the items of an order, its shipping and the refundable amount."""
     payment = _payment(request, order)
     if payment is None:
         return _refused(view, request, order)
@@ -228,7 +228,7 @@ def remember(request: HttpRequest, *, is_wanted: bool) -> None:
 
 
 def _payment(request: HttpRequest, order: Any) -> shop.PaymentState | None:
-    """Return the payment whose money this user may refund, if something is left."""
+    """Return the payment that this user may refund, if something is left."""
     ours = state_of(order)
     if not request.user.has_perm(MAY_REFUND) or ours is None or not ours.refundable_amount:
         return None
@@ -247,8 +247,8 @@ def _refused(view: Any, request: HttpRequest, order: Any) -> HttpResponse:
 
 
 def _wish(request: HttpRequest, order: Any, repeated: shop.RefundState | None = None) -> Wish:
-    """Return what a form asks to refund; raise `PaymentError` or `InvalidRequest` where it asks for
-    what is not there.
+    """Return the refund that a form asks for; raise `PaymentError` or `InvalidRequest` where it
+    asks for more than there is.
     """
     if repeated:
         return Wish(amount=repeated.amount, quantities={}, extras=Extras())

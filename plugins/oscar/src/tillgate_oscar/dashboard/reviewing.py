@@ -85,7 +85,7 @@ def _typed(payment: shop.PaymentState) -> str:
 
 
 def resolve(view: Any, request: HttpRequest, order: Any) -> HttpResponse:
-    """Take the action that staff chose in a review of the order, and say what came of it."""
+    """Take the action that staff chose in a review of the order, and show its result."""
     given = request.POST
     response: HttpResponse = view.reload_page()
     review = next(

@@ -1,5 +1,5 @@
-"""The health address: whether this process answers and reaches its database, for what starts it
-again or sends it requests.
+"""The health address: whether this process answers and reaches its database, for programs that
+start it again or send it requests.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ SILENCED_SYSTEM_CHECKS = [
     "tillgate.W005",
 ]
 if _SANDBOX:
-    # The variable declares that only play money is used, about which nobody has to be mailed.
+    # The variable declares that only play money is used: it needs no mails to staff.
     SILENCED_SYSTEM_CHECKS += ["tillgate.E003", "tillgate.W001"]
 
 LOGGING = {

@@ -1,7 +1,7 @@
 """Write every mail to shoppers into a folder, to look at. Sends nothing, and reads no order.
 
 Each mail of each shop plugin is about an invented order: its plain text with the subject in
-NAME.txt, and what a mail program shows in NAME.html.
+NAME.txt, and the page that a mail program shows in NAME.html.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def _ended_where_it_hangs() -> Iterator[None]:
 
 
 def _watch_for_hanging() -> None:
-    """Begin to wait anew for a sign of life."""
+    """Begin to wait again for a sign of life."""
     faulthandler.dump_traceback_later(HANGS_AFTER_SECONDS, exit=True, file=sys.__stderr__ or 2)
 
 
