@@ -46,7 +46,7 @@ def test_sandbox_is_on_real_http(
         import urllib.request
 
         def test_sandbox(sandbox):
-            with urllib.request.urlopen(sandbox.base_url + "/openapi.json") as answer:
+            with urllib.request.urlopen(sandbox.base_url) as answer:
                 assert answer.status == 200
         """,
     )
