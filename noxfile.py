@@ -221,7 +221,7 @@ def cassettes(session: nox.Session) -> None:
     """Record the cassettes again: from the sandbox, or from the account in TILLGATE_BASE_URL,
     _MERCHANT_NO and _TOKEN.
     """
-    here(session, "pytest", "tests/test_cassettes.py", "--record-cassettes", *session.posargs)
+    here(session, "pytest", "tests/test_cassettes.py", *session.posargs, TILLGATE_RECORD="1")
 
 
 @nox.session(venv_backend="none")

@@ -1,24 +1,19 @@
-"""Targets without a database: what reads the gateway's answers, notifications, returns, signatures
-and cassettes, and the emulator.
+"""Targets without a database: what reads the gateway's answers, notifications, returns and
+signatures, and the emulator.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 from random import Random
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import httpx
-import pytest
-from vcr.request import Request
-from vcr.serialize import serialize
 
 from proving.fuzz import inputs
 from proving.fuzz.targets import Target
@@ -53,9 +48,6 @@ from tillgate.sandbox import (
 from tillgate.sandbox.clock import Clock
 from tillgate.sandbox.contract import PATHS
 from tillgate.sandbox.service import Service
-from tillgate.testing.cassettes import Cassette, _Readable
-from tillgate.testing.leaks import leaks_in
-from tillgate.testing.scrubbing import Scrubber, digest
 from tillgate.wire import exchange, signing
 from tillgate.wire.dialects import REFERENCE as DIALECT
 from tillgate.wire.exchange import HttpAnswer
@@ -515,120 +507,6 @@ def _check_address(url: str) -> str:
     return "taken"
 
 
-# Cassettes ----------------------------------------------------------------------------------------
-
-_LIVE: Final = account(
-    base_url="https://pay.gateway.test/api",
-    token="c0ffee-c0ffee-Token!%+c0ffee",
-    merchant_no="990001",
-)
-_LIVE_TOKEN: Final = _LIVE.token.get_secret_value()
-_LIVE_DIGEST: Final = digest(_LIVE_TOKEN)
-
-
-_Conversation = tuple[Any, dict[str, Any]]
-
-
-def _conversation(r: Random) -> _Conversation:
-    def members(good: dict[str, Any]) -> dict[str, Any]:
-        secret = r.choice((_LIVE_TOKEN, _LIVE_DIGEST, _LIVE_DIGEST.upper(), inputs.text(r)))
-        planted = (
-            {
-                r.choice(
-                    (*_NAMES, "token", inputs.text(r)),
-                ): f"{inputs.text(r)}{secret}{inputs.text(r)}",
-            }
-            if inputs.chance(r, 2)
-            else {}
-        )
-        return {**good, **planted}
-
-    plain = {"merchantNo": "990001", "reference": REFERENCE, "amount": "12.50"}
-    content_type, content = inputs.body(r, members(signed(plain, _LIVE_TOKEN)))
-    status, came = answer(
-        r,
-        members(GOOD_BODIES[r.choice(("pay", "query", "refund"))]),
-        _LIVE_TOKEN,
-    )
-    url = f"https://pay.gateway.test/api/online/v1/refund{'?' if inputs.chance(r, 4) else ''}"
-    url += inputs.latin(inputs.form(r, members({}))) if "?" in url else ""
-    headers = {"content-type": content_type, "authorization": _LIVE_TOKEN}
-    answered = {
-        "status": {"code": status, "message": inputs.text(r)},
-        "headers": headers,
-        "body": {"string": came},
-    }
-    return Request("POST", url, content, headers), answered
-
-
-def _file(conversation: _Conversation) -> str:
-    scrubber, (asked, came) = Scrubber(_LIVE), conversation
-    file: str = serialize(
-        {"requests": [scrubber.request(asked)], "responses": [scrubber.response(came)]},
-        _Readable,
-    )
-    return file
-
-
-def _check_scrubbing(conversation: _Conversation) -> str:
-    file = _file(conversation)
-    refused = leaks_in(file, secrets=[_LIVE_TOKEN])
-    shown = file
-    for _ in range(3):
-        if not refused:
-            assert _LIVE_TOKEN not in shown, "a token would be written"
-            assert _LIVE_DIGEST not in shown.lower(), "a token's digest would be written"
-        shown = unquote(shown)
-    return "not written" if refused else "written"
-
-
-_JSON_HEADERS: Final = {"content-type": inputs.JSON}
-_GOOD_FILE: Final = _file(
-    (
-        Request(
-            "POST",
-            "https://pay.gateway.test/api/online/v1/refund",
-            b'{"amount":"1"}',
-            _JSON_HEADERS,
-        ),
-        {
-            "status": {"code": 200, "message": "OK"},
-            "headers": _JSON_HEADERS,
-            "body": {"string": b'{"ret_code":"000100"}'},
-        },
-    ),
-).encode()
-
-
-class _Files:
-    """Cassettes on disk."""
-
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        self._path = Path(self._folder.name) / "cassette.yaml"
-        self._cassette = Cassette(
-            self._path,
-            _LIVE,
-            is_recording=False,
-            title="fuzz",
-            command="fuzz",
-        )
-
-    def check(self, file: bytes) -> str:
-        self._path.write_bytes(file)
-        try:
-            self._cassette.load_cassette("", None)
-        except pytest.fail.Exception:  # in words, and not with whatever YAML or vcrpy raises
-            return "refused"
-        except FileNotFoundError:
-            return "missing"
-        return "read"
-
-
-def _check_leaks(file: bytes) -> str:
-    return "leaks" if leaks_in(file.decode("utf-8", "replace"), secrets=(_LIVE_TOKEN,)) else "clean"
-
-
 # The emulator -------------------------------------------------------------------------------------
 
 _PATHS: Final = tuple(PATHS["all"])
@@ -704,7 +582,4 @@ def readers() -> Iterator[Target]:
     )
     yield Target("signing", 60, _draw_signed, _check_signing)
     yield Target("addresses", 50, _draw_address, _check_address)
-    yield Target("scrubbing", 1, _conversation, _check_scrubbing)
-    yield Target("cassettes", 2, lambda r: inputs.mutated(r, _GOOD_FILE), _Files().check)
-    yield Target("search for leaks", 1, lambda r: inputs.mutated(r, _GOOD_FILE), _check_leaks)
     yield Target("the emulator", 53, _draw_merchant, _Emulator().check)

@@ -21,7 +21,7 @@ from proving.fuzz.targets import Target
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment
 from tillgate.django.refunds import queueing
-from tillgate.testing.scrubbing import digest
+from tillgate.testing.leaks import digest
 
 __all__ = ["Views", "views"]
 

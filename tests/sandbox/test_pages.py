@@ -339,7 +339,7 @@ def test_timeline_tells_everything_with_signatures_masked(
     [
         (
             b'{"amount":12.50,"verifySign":"0123456789abcdef0123456789abcdef"}',
-            'amount: 12.50\nverifySign: "0123…"',
+            '{"amount":12.50,\n"verifySign":"0123…"}',
         ),
         (
             b"amount=12.50&verifySign=0123456789abcdef0123456789abcdef",
@@ -347,9 +347,9 @@ def test_timeline_tells_everything_with_signatures_masked(
         ),
         (
             b"https://shop.example/ipn?a=b%20c&verifySign=0123456789abcdef",
-            "https://shop.example/ipn?\na=b c\nverifySign=0123…",
+            "https://shop.example/ipn?a=b%20c\nverifySign=0123…",
         ),
-        (b'[{"a":null}]', "-\n  a: null"),
+        (b'["a"]', '["a"]'),
         (b"<html>", "<html>"),
         (b'{"verifySign":"0123456789abcdef', '{"verifySign":"0123…'),
         (b"\xff", "\ufffd"),

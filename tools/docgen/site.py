@@ -39,7 +39,6 @@ ELSEWHERE: Final = {
     "src/tillgate/lifecycle/README.md": "reference/judging.md",
     "src/tillgate/sandbox/README.md": "reference/sandbox.md",
     "src/tillgate/testing/README.md": "reference/testing.md",
-    "src/tillgate/testing/cassettes.md": "how-to/record-cassettes.md",
     "src/tillgate/testing/driver.md": "reference/shop-driver.md",
     "src/tillgate/wire/README.md": "reference/interface.md",
     "src/tillgate/wire/dialect.md": "reference/dialect.md",

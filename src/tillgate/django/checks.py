@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from django.conf import settings as project
 from django.core import checks, mail
-from django.db import DatabaseError, connections, router, transaction
+from django.db import DatabaseError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Min, Model
+from django.db.models import Min
 from django.http.request import split_domain_port, validate_host
 from django.urls import reverse
 from django.utils import timezone
@@ -29,7 +29,7 @@ from tillgate import hooks
 from tillgate.account import Account
 from tillgate.django.conf import Settings, get_settings
 from tillgate.django.heartbeats import last_beat
-from tillgate.django.models import ExactField, Order, Payment, database
+from tillgate.django.models import Order, Payment, database
 from tillgate.errors import ConfigurationError
 from tillgate.hooks.manager import ENTRY_POINT_GROUP, check_hooks
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
@@ -47,18 +47,12 @@ _SENDING_NOTHING: Final = frozenset(
 )
 _MYSQL: Final = "mysql"  # Django's name for MariaDB too
 _SHARED: Final = ("postgresql", _MYSQL)
-_TRIED: Final = ("sqlite", *_SHARED)
 
 _TIME_OUTS: Final = {
     "postgresql": '"OPTIONS": {"options": "-c lock_timeout=30s -c '
     'idle_in_transaction_session_timeout=2min"}',
     _MYSQL: '"OPTIONS": {"init_command": "SET SESSION idle_transaction_timeout = 120"}',
 }
-_COLUMN: Final = "CONCAT(table_name, '.', column_name)"
-_OLDER_THAN_THE_LOCK: Final = (
-    "The isolation level is not “read committed”: what is read under a "
-    "lock may be older than the lock."
-)
 
 Found = Iterator[checks.CheckMessage]
 
@@ -331,13 +325,6 @@ def check_mail() -> Found:
         )
 
 
-def check_time_zone() -> Found:
-    """Whether the project's time never goes backward."""
-    if not project.USE_TZ:
-        message = "USE_TZ is off: when summer time ends, payments are polled an hour late."
-        yield _warning(3, message, "Set USE_TZ = True.")
-
-
 # The database, by its settings --------------------------------------------------------------------
 
 
@@ -354,12 +341,6 @@ def check_database_settings() -> Found:
             f"Let the database router read the app `tillgate` from {database()!r} too.",
         )
     connection = connections[database()]
-    if not connection.settings_dict.get("AUTOCOMMIT", True):
-        message = (
-            "AUTOCOMMIT is off: nothing would be kept before the gateway is called, so that "
-            "no payment or refund is begun."
-        )
-        yield _error(13, message, f'Remove "AUTOCOMMIT" from DATABASES["{database()}"].')
     options = connection.settings_dict.get("OPTIONS") or {}
     if connection.vendor == "sqlite" and str(options.get("transaction_mode", "")).upper() not in (
         "IMMEDIATE",
@@ -385,17 +366,15 @@ def check_database_settings() -> Found:
             message,
             'Set "CONN_MAX_AGE": 60 and "CONN_HEALTH_CHECKS": True, or a connection pool.',
         )
-    if connection.vendor not in _TRIED:
-        yield _warning(
-            6,
-            f"Tillgate has not been tried on {connection.display_name}.",
-            "Use PostgreSQL, MariaDB or SQLite.",
-        )
     if connection.vendor in _SHARED and not _is_read_committed(connection, options):
+        message = (
+            "The isolation level is not “read committed”: what is read under a lock may be older "
+            "than the lock."
+        )
         hint = (
             "Remove \"isolation_level\" from the database's OPTIONS: Django's own choice is right."
         )
-        yield _error(7, _OLDER_THAN_THE_LOCK, hint)
+        yield _error(7, message, hint)
 
 
 def _is_read_committed(connection: BaseDatabaseWrapper, options: Mapping[str, Any]) -> bool:
@@ -421,30 +400,15 @@ def _is_read_committed(connection: BaseDatabaseWrapper, options: Mapping[str, An
 
 
 def check_database() -> Found:
-    """Whether the database keeps confirmed transactions, and supports several workers."""
+    """Whether the database keeps confirmed transactions, frees locks, and keeps every letter."""
     connection = connections[database()]
-    if connection.vendor == "sqlite":
-        if int(_value(connection, "PRAGMA synchronous") or 0) < 2:
-            message = (
-                "SQLite does not wait for the disk (synchronous is not FULL): a power cut "
-                "may lose a paid order."
-            )
-            yield _warning(
-                7,
-                message,
-                'Set "OPTIONS": {"init_command": "PRAGMA synchronous=FULL;"}.',
-            )
-    elif setting := _forgets_what_it_confirmed(connection):
+    if connection.vendor == "sqlite" and int(_value(connection, "PRAGMA synchronous") or 0) < 2:
         message = (
-            f"After a crash the database may have forgotten what it confirmed ({setting}): "
-            "a refund could be sent twice."
+            "SQLite does not wait for the disk (synchronous is not FULL): a power cut "
+            "may lose a paid order."
         )
-        yield _warning(
-            7,
-            message,
-            "Let it wait for the disk: synchronous_commit = on, innodb_flush_log_at_trx_commit = "
-            "1.",
-        )
+        hint = 'Set "OPTIONS": {"init_command": "PRAGMA synchronous=FULL;"}.'
+        yield _warning(7, message, hint)
     if missing := _missing_time_outs(connection):
         message = (
             "A transaction that hangs, or whose process is frozen, holds its locks for "
@@ -455,25 +419,6 @@ def check_database() -> Found:
             "handler of the shop may take."
         )
         yield _warning(16, message, hint)
-    if connection.vendor == "postgresql" and not _is_read_committed_by_default(connection):
-        hint = (
-            "Set default_transaction_isolation to 'read committed' (ALTER ROLE or ALTER "
-            'DATABASE), or "isolation_level" in OPTIONS.'
-        )
-        yield _error(7, _OLDER_THAN_THE_LOCK, hint)
-    if connection.vendor != "sqlite" and not connection.features.has_select_for_update_skip_locked:
-        message = (
-            f"This {connection.display_name} has no SKIP LOCKED: several workers wait for "
-            "each other."
-        )
-        yield _warning(
-            8,
-            message,
-            "Use MariaDB 10.6, MySQL 8.0.1, PostgreSQL 9.5 or later, or run one worker.",
-        )
-    if connection.vendor == _MYSQL and (tables := _tables_without_transactions(connection)):
-        message = f"These tables have no transactions: {', '.join(tables)}."
-        yield _error(8, message, "Convert them: ALTER TABLE ... ENGINE=InnoDB.")
     if (
         connection.vendor == _MYSQL
         and (charset := _value(connection, "SELECT @@character_set_connection")) != "utf8mb4"
@@ -499,35 +444,6 @@ def check_database() -> Found:
             "themselves."
         )
         yield _warning(15, message, hint)
-    if connection.vendor == _MYSQL and (columns := _keys_that_are_not_exact(connection)):
-        message = (
-            "These columns hold 'a' and 'A' to be the same, and so one shop's two orders: "
-            f"{', '.join(columns)}."
-        )
-        hint = (
-            "Give them what the migrations gave them: ALTER TABLE ... MODIFY ... COLLATE "
-            "utf8mb4_nopad_bin; on MySQL utf8mb4_0900_bin."
-        )
-        yield _error(14, message, hint)
-
-
-def _forgets_what_it_confirmed(connection: BaseDatabaseWrapper) -> str:
-    """Return the setting that stops a server from waiting for its disk at COMMIT, or an empty
-    string.
-    """
-    if connection.vendor == "postgresql":
-        return next(
-            (
-                f"{name} = off"
-                for name in ("synchronous_commit", "fsync")
-                if _value(connection, f"SHOW {name}") == "off"
-            ),
-            "",
-        )
-    if connection.vendor == _MYSQL:
-        value = _value(connection, "SELECT @@innodb_flush_log_at_trx_commit")
-        return f"innodb_flush_log_at_trx_commit = {value}" if value not in ("", "1") else ""
-    return ""
 
 
 def _missing_time_outs(connection: BaseDatabaseWrapper) -> list[str]:
@@ -548,19 +464,6 @@ def _missing_time_outs(connection: BaseDatabaseWrapper) -> list[str]:
     return [name for name in names if _value(connection, statement.format(name)) == "0"]
 
 
-def _is_read_committed_by_default(connection: BaseDatabaseWrapper) -> bool:
-    """Tell whether PostgreSQL's default is "read committed". The default may be the server's, the
-    database's or the role's.
-    """
-    if "isolation_level" in (connection.settings_dict.get("OPTIONS") or {}):
-        return True  # the settings define it
-    with transaction.atomic(using=database()):
-        return _value(connection, "SHOW transaction_isolation") in (
-            "read committed",
-            "read uncommitted",
-        )
-
-
 def _value(connection: BaseDatabaseWrapper, statement: str) -> str:
     """Return the value of a setting that a statement reads, or an empty string."""
     with connection.cursor() as cursor:
@@ -569,53 +472,19 @@ def _value(connection: BaseDatabaseWrapper, statement: str) -> str:
     return str(value)
 
 
-def _tables_without_transactions(connection: BaseDatabaseWrapper) -> list[str]:
-    return _of_our_tables(connection, "information_schema.tables WHERE engine <> 'InnoDB'")
-
-
 def _columns_without_every_letter(connection: BaseDatabaseWrapper) -> list[str]:
     """Return the columns that were created with another default character set."""
-    return _of_our_tables(
-        connection,
-        "information_schema.columns WHERE character_set_name <> 'utf8mb4'",
-        _COLUMN,
-    )
-
-
-def _keys_that_are_not_exact(connection: BaseDatabaseWrapper) -> list[str]:
-    """Return the columns with another collation than that of `ExactField`."""
-    exact = {
-        f"{model._meta.db_table}.{field.column}"
-        for model in _our_models()
-        for field in model._meta.fields
-        if isinstance(field, ExactField)
-    }
-    other = _of_our_tables(
-        connection,
-        "information_schema.columns WHERE collation_name NOT LIKE '%%bin'",
-        _COLUMN,
-    )
-    return sorted(exact.intersection(other))
-
-
-def _of_our_tables(
-    connection: BaseDatabaseWrapper,
-    found: str,
-    what: str = "table_name",
-) -> list[str]:
-    ours = [model._meta.db_table for model in _our_models()]
+    models = Payment._meta.apps.get_app_config("tillgate").get_models()
+    tables = [model._meta.db_table for model in models]
+    places = ", ".join(["%s"] * len(tables))
     with connection.cursor() as cursor:
-        places = ", ".join(["%s"] * len(ours))
         cursor.execute(
-            f"SELECT DISTINCT {what} FROM {found} "  # noqa: S608  # all are ours
-            f"AND table_schema = DATABASE() AND table_name IN ({places})",
-            ours,
+            "SELECT CONCAT(table_name, '.', column_name) FROM information_schema.columns "  # noqa: S608  # all are ours
+            "WHERE character_set_name <> 'utf8mb4' AND table_schema = DATABASE() "
+            f"AND table_name IN ({places})",
+            tables,
         )
         return sorted(name for (name,) in cursor.fetchall())
-
-
-def _our_models() -> list[type[Model]]:
-    return list(Payment._meta.apps.get_app_config("tillgate").get_models())
 
 
 _EPOCH_SECONDS: Final = {
@@ -741,7 +610,6 @@ AREAS: Final[Mapping[str, Callable[[], Found]]] = {
     "addresses": check_public_url,
     "plugins": check_plugins,
     "mail": check_mail,
-    "time zone": check_time_zone,
     "database settings": check_database_settings,
 }
 """The checks without the database, by name."""

@@ -1,5 +1,5 @@
-"""The interface as data, for the reader of requests, the OpenAPI document and the pages: paths,
-allowed values and codes.
+"""The interface as data, for the reader of requests and the pages: paths, allowed values and
+codes.
 """
 
 from __future__ import annotations

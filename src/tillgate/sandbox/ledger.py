@@ -160,11 +160,7 @@ class Ledger:
         fault = self._strike("callback", transaction)
         if fault is None:
             return self.way_back(transaction)
-        return (
-            None
-            if fault.name == "no_return"
-            else notifications.ascii_address(transaction.callback_url)
-        )
+        return None if fault.name == "no_return" else transaction.callback_url
 
     def _delay(self, transaction: Transaction, fault: str, now: float) -> None:
         """Let the money of a payment come, fail or be awaited later than the shopper's decision."""

@@ -20,9 +20,6 @@ from .transactions import Refund, Transaction
 NotificationKind = Literal["payment", "refund", "forged", "stale"]
 
 _MACRO = re.compile(r"\{([A-Za-z]+)\}")
-# Every character that an address allows stays as the merchant wrote it, braces included; the rest
-# is escaped.
-_ADDRESS_CHARACTERS = "%!#$&'()*+,/:;=?@[]~{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +185,7 @@ def attempt(notification: Notification, token: str, options: Options) -> Notific
     return NotificationAttempt(
         *numbers,
         options.notification_method,
-        ascii_address(url),
+        url,
         content_type,
         body,
     )
@@ -223,22 +220,4 @@ def way_back(transaction: Transaction, status: str, options: Options, now: float
             quote(values[name], safe="") if name in options.macros and name in values else found[0]
         )
 
-    return ascii_address(_MACRO.sub(replaced, transaction.callback_url))
-
-
-def ascii_address(address: str) -> str:
-    """Escape the characters that a header cannot hold; a host in another script goes through
-    IDNA.
-    """
-    if not address.isascii():
-        parts = urlsplit(address)
-        try:
-            host = (parts.hostname or "").encode("idna").decode()
-        except UnicodeError:
-            host = quote(parts.hostname or "")
-        user, at, _ = parts.netloc.rpartition("@")
-        port = f":{parts.port}" if parts.port else ""
-        address = parts._replace(
-            netloc=user + at + (f"[{host}]" if ":" in host else host) + port,
-        ).geturl()
-    return quote(address, safe=_ADDRESS_CHARACTERS)
+    return _MACRO.sub(replaced, transaction.callback_url)

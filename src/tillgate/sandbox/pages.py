@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -22,7 +22,6 @@ from .errors import NotPossible, UnknownTransaction
 from .faults import FAULTS, MAGIC
 from .ledger import Decision
 from .masking import shown
-from .openapi import document
 from .transactions import Transaction
 
 _HERE = Path(__file__).parent
@@ -103,9 +102,6 @@ def routes(control: Control, access: Access) -> list[BaseRoute]:
     async def payment_page(request: Request) -> Response:
         return await _payment_page(control, request)
 
-    async def openapi(request: Request) -> Response:
-        return JSONResponse(document(control.service.options))
-
     async def elsewhere(request: Request) -> Response:
         return _problem(
             200,
@@ -117,7 +113,6 @@ def routes(control: Control, access: Access) -> list[BaseRoute]:
         Route("/", local(_ledger), methods=["GET"]),
         Route("/transactions/{key}", local(_timeline), methods=["GET"]),
         Route("/cashier/{token}", payment_page, methods=["GET", "POST"]),
-        Route("/openapi.json", openapi, methods=["GET"]),
         Route("/elsewhere", elsewhere, methods=["GET"]),
         Mount("/static", StaticFiles(directory=_HERE / "static")),
     ]

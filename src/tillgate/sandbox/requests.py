@@ -19,6 +19,8 @@ from .transactions import Goods, Order
 MAXIMUM_BODY_BYTES = 256 * 1024
 _MAXIMUM_FIELDS = 100
 _MINUTES = re.compile(r"[0-9]{1,6}", re.ASCII)
+_ADDRESS = re.compile(r"[!-\[\]-~]+")
+"""What an address can hold: ASCII without spaces and backslashes; all else is escaped there."""
 _QUANTITY = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
@@ -248,10 +250,7 @@ def read_address(parameters: Mapping[str, str], name: str, options: Options) -> 
         usable = parts.scheme in allowed and bool(parts.hostname) and (parts.port or 0) >= 0
     except ValueError:
         usable = False
-    if not usable or any(
-        character.isspace() or not character.isprintable() or character == "\\"
-        for character in address
-    ):
+    if not usable or not _ADDRESS.fullmatch(address):
         raise Refusal(
             contract.BAD_VALUE,
             f"{name} is not an absolute {' or '.join(allowed)} address",

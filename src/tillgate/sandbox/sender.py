@@ -14,8 +14,6 @@ import http.client
 import ipaddress
 import socket
 import ssl
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
@@ -55,7 +53,7 @@ def send(
                     connection.sock,
                     server_hostname=host,
                 )
-            return _exchange(connection, attempt, timeout_seconds)
+            return _exchange(connection, attempt)
     except (OSError, http.client.HTTPException, ValueError) as error:
         return None, b"", f"{type(error).__name__}: {error}"
 
@@ -95,39 +93,15 @@ def _connect(addresses: list[str], port: int, timeout_seconds: float) -> socket.
 def _exchange(
     connection: http.client.HTTPConnection,
     attempt: NotificationAttempt,
-    timeout_seconds: float,
 ) -> tuple[int | None, bytes, str]:
     parts = urlsplit(attempt.url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     headers = {"User-Agent": NOTIFICATION_AGENT, "Connection": "close"}
     if attempt.content_type:
         headers["Content-Type"] = attempt.content_type
-    until = time.monotonic() + timeout_seconds
-    # The socket's own time-out restarts with every byte: a receiver that sends its head byte by
-    # byte would hold the thread.
-    hanging_up = threading.Timer(timeout_seconds, _hang_up, (connection.sock,))
-    hanging_up.daemon = True
-    hanging_up.start()
-    body = b""
-    try:
-        connection.request(attempt.method, target, body=attempt.body or None, headers=headers)
-        response = connection.getresponse()
-        while len(body) < _ANSWER_BYTES and (part := response.read1(_ANSWER_BYTES - len(body))):
-            body += part
-    except (OSError, http.client.HTTPException, ValueError):
-        if time.monotonic() < until:
-            raise
-        raise TimeoutError("the answer came too slowly") from None
-    finally:
-        hanging_up.cancel()
-    if time.monotonic() > until:
-        return None, body, "the answer came too slowly"
-    return response.status, body, ""
-
-
-def _hang_up(connected: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # it is closed already
-        connected.shutdown(socket.SHUT_RDWR)
+    connection.request(attempt.method, target, body=attempt.body or None, headers=headers)
+    response = connection.getresponse()
+    return response.status, response.read(_ANSWER_BYTES), ""
 
 
 class Sender:

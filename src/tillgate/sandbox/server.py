@@ -165,7 +165,6 @@ def greeting(sandbox: Sandbox) -> list[str]:
         f"  seed       {sandbox.seed}",
         f"  merchants  {merchants}",
         *developers,
-        f"  OpenAPI    {sandbox.base_url}/openapi.json",
     ]
 
 

@@ -11,7 +11,6 @@ import io
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -27,14 +26,11 @@ from django.views.debug import ExceptionReporter
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import NotSent
 from tillgate.django.models import Order, Payment, Refund, Review
 from tillgate.django.payments import creating
 from tillgate.django.refunds import limits, queueing
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, Sandbox
-from tillgate.testing.cassettes import Cassette
-from tillgate.testing.leaks import everything_logged
-from tillgate.testing.scrubbing import digest
+from tillgate.testing.leaks import digest, everything_logged
 from tillgate.wire import signing
 
 CANARY = "canary-7Jq2xV9mKp4Rt8Wz"
@@ -365,36 +361,4 @@ def test_i11_no_failure_report_holds_secrets(
     assert any("TheRoofFell" in text for _, text in seen.texts), (
         "nothing was reported, so nothing was polled"
     )
-    assert seen.leaks() == []
-
-
-# Cassettes ----------------------------------------------------------------------------------------
-
-
-def test_i11_recorded_tests_hold_no_secrets(
-    world: World,
-    seen: Seen,
-    tmp_path: Path,
-) -> None:
-    """A recording holds no token, digest or signature."""
-    from tillgate.django.conf import get_settings
-
-    file = tmp_path / "cassette.yaml"
-    cassette = Cassette(
-        file,
-        get_settings().accounts["default"],
-        is_recording=True,
-        title="the canary",
-        command="pytest",
-    )
-    with cassette.running():
-        payment = world.start(world.order())
-        world.shopper_pays(payment)
-        world.notification(payment)
-        world.sandbox.control.fault("server_error", occasion="refund")
-        with contextlib.suppress(NotSent):
-            queueing.refund(payment.pk, "1.00")
-    cassette.finish()
-    seen("cassette", file.read_text("utf-8"))
-    assert "tran-query" in file.read_text("utf-8")
     assert seen.leaks() == []

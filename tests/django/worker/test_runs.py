@@ -166,31 +166,6 @@ def test_shop_hears_between_batches(world: World) -> None:
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_limit_prefers_payments_due_longest(
-    world: World,
-) -> None:
-    """The limit bounds how many payments are looked at."""
-    payments = many(world, 10)
-    for late, payment in enumerate(payments):
-        Payment.objects.filter(pk=payment.pk).update(
-            next_poll_at=timezone.now() - timedelta(minutes=late),
-        )
-    assert run_worker(limit=7).counts["payments"] == 7
-    assert set(asked(world)) == {payment.reference for payment in payments[3:]}
-    assert run_worker(limit=7).counts["payments"] == 3
-
-
-@pytest.mark.usefixtures("small_batches", "two_accounts")
-def test_accounts_share_one_limit(
-    world: World,
-) -> None:
-    """Whatever one account does not need is left for the others."""
-    many(world, 2, "other")
-    many(world, 20)
-    assert run_worker(limit=10).counts["payments"] == 10
-
-
-@pytest.mark.usefixtures("small_batches")
 def test_turn_covers_all_due_in_batches(world: World) -> None:
     many(world, 10)
     assert run_lane("default").counts["payments"] == 10
@@ -198,11 +173,10 @@ def test_turn_covers_all_due_in_batches(world: World) -> None:
 
 @pytest.mark.usefixtures("small_batches")
 def test_answering_account_rests_no_more(world: World) -> None:
-    """This holds even when the limit is reached."""
     many(world, 8)
     rest("default", "time-out", has_review=False)
     world.time.advance(minutes=3)
-    assert run_worker(limit=4).counts["payments"] == 4
+    assert run_worker().counts["payments"] == 8
     assert not Lane.objects.filter(silent_since__isnull=False).exists()
 
 

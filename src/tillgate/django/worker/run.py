@@ -26,18 +26,14 @@ STAFF_WORK: Final[tuple[tuple[str, Callable[[], int]], ...]] = (
 """The turn of staff's lane: the reviews that staff must hear of."""
 
 
-def run_worker(
-    limit: int | None = None,
-    progress: Progress = quiet,
-    stop: Stop = never,
-) -> WorkDone:
+def run_worker(progress: Progress = quiet, stop: Stop = never) -> WorkDone:
     """Do all due work, and return a summary. Safe to run many times at the same time.
 
-    `limit` bounds the payments polled; `progress` receives the summary after each batch; once
-    `stop` returns true, the current work is finished and the rest left for the next worker run.
+    `progress` receives the summary after each batch; once `stop` returns true, the current work is
+    finished and the rest left for the next worker run.
     """
     outside_transactions("worker")
-    run = Run(CHORES, {} if limit is None else {"payments": limit}, stop, progress)
+    run = Run(CHORES, stop, progress)
     is_left = True
     while is_left:
         before = run.work.work
@@ -57,7 +53,7 @@ def run_worker(
 def run_lane(lane: str) -> WorkDone:
     """Give one lane its turn, and return a summary: an account, or one of `OWN_LANES`."""
     outside_transactions("run_lane")
-    run = Run(CHORES, {}, never, quiet)
+    run = Run(CHORES, never, quiet)
     _take(run, lane)
     if lane == STAFF:
         run.do("worker", look_at_worker)
@@ -68,7 +64,7 @@ def wake() -> list[str]:
     """Begin a run for other processes: write the heartbeat, and return the lanes that have due
     work.
     """
-    run = Run(CHORES, {}, never, quiet)
+    run = Run(CHORES, never, quiet)
     run.do("restore", look_for_restore)
     beat(run.work)
     return [*run.accounts(), *(lane for lane in OWN_LANES if lane == STAFF or run.is_due(lane))]

@@ -243,12 +243,8 @@ class Turn:
         # from the work of this one.
         until = self.run.began if self.chore.account else timezone.now()
         while self.goes_on:
-            most = self.run.allowance(self.chore)
-            if not most:
-                return True  # another lane may give some back
-            batch = self._claim(until, most)
+            batch = self._claim(until)
             if not batch.rows:
-                self.run.give_back(self.chore, most)
                 # A claim may come short though some are due: MariaDB locks all that a claim of
                 # another account reads, and this one passes over it.
                 return self.chore.due_rows(until, self.account).exists()
@@ -256,13 +252,12 @@ class Turn:
             reconnect_if_cut()
             with self.guarded(f"{self.chore.name} left"):
                 batch.put_back_left()
-            self.run.give_back(self.chore, most - len(batch.rows) + len(batch.left))
             self.run.progress(self.work)
             if batch.has_news and self.chore.then:
                 Turn(self.run, self.chore.then).take()
         return not self.is_over
 
-    def _claim(self, until: datetime, most: int) -> Batch:
+    def _claim(self, until: datetime) -> Batch:
         """Take due rows with their orders, the longest due first; pass over locked ones."""
         chore, now = self.chore, timezone.now()
         leased_until = now + chore.lease
@@ -277,7 +272,7 @@ class Turn:
             of=of if features.has_select_for_update_of else (),
         )
         with durable():
-            rows = list(locking[:most])
+            rows = list(locking[: chore.at_once or AT_ONCE])
             if rows:
                 claimed = due.model._default_manager.filter(pk__in=[row.pk for row in rows])
                 claimed.update(
@@ -301,29 +296,11 @@ class Run:
     def __init__(
         self,
         chores: Iterable[Chore],
-        limits: dict[str, int],
         stop: Stop,
         progress: Progress,
     ) -> None:
         self.chores, self.stop, self.progress = tuple(chores), stop, progress
         self.began, self.work = timezone.now(), WorkDone()
-        self._limits, self._lock = dict(limits), threading.Lock()
-
-    def allowance(self, chore: Chore) -> int:
-        """Return how many rows a claim may take, where the run has a limit for the chore."""
-        at_once = chore.at_once or AT_ONCE
-        with self._lock:
-            if chore.name not in self._limits:
-                return at_once
-            taken = min(at_once, self._limits[chore.name])
-            self._limits[chore.name] -= taken
-            return taken
-
-    def give_back(self, chore: Chore, unused: int) -> None:
-        """Return the part of an allowance that was not used."""
-        with self._lock:
-            if chore.name in self._limits:
-                self._limits[chore.name] += unused
 
     def fail(self, error: Exception, about: str) -> None:
         """Log and keep a failure; raise where the database is away: then nothing can be done."""

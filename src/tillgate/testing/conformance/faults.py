@@ -26,8 +26,7 @@ from tillgate.testing.conformance.judging import (
 )
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.gateway_driver import Fault
-from tillgate.testing.leaks import everything_logged
-from tillgate.testing.scrubbing import digest
+from tillgate.testing.leaks import digest, everything_logged
 from tillgate.testing.world import WRITES, World
 
 _T = TypeVar("_T")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import logging
-import random
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,8 +29,8 @@ from tillgate.django.worker.runner import Progress, WorkDone
 
 _log = logging.getLogger("tillgate")
 
-_FIRST_PAUSE_SECONDS: Final = 1.0
-_LONGEST_PAUSE_SECONDS: Final = 60.0
+_PAUSE_SECONDS: Final = 10.0
+"""After a run that ended early, without the database perhaps."""
 HANGS_AFTER_SECONDS: Final = 900
 """A worker that ends no batch for so long hangs: it ends with status 1 and its threads' stacks, and
 its supervisor starts it again.
@@ -40,13 +39,6 @@ _LONGEST_SECONDS: Final = 300.0
 """The time budget of a worker run with `--once`: cron starts the next run each minute, and every
 run holds connections.
 """
-
-
-def _count(text: str) -> int:
-    with suppress(ValueError):
-        if (value := int(text)) >= 1:
-            return value
-    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more, such as 500")
 
 
 def _seconds(text: str) -> float:
@@ -67,12 +59,6 @@ def add_arguments(parser: CommandParser) -> None:
         "SIGINT or SIGTERM",
     )
     parser.add_argument(
-        "--limit",
-        type=_count,
-        metavar="N",
-        help="poll at most N payments in each run",
-    )
-    parser.add_argument(
         "--interval",
         type=_seconds,
         default=5.0,
@@ -88,11 +74,11 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     voice = Voice(command, options["verbosity"], tells_time=not options["once"])
     with stopped_by_signals() as stopped, _ended_where_it_hangs():
         if not options["once"]:
-            _loop(options["limit"], options["interval"], voice, stopped)
+            _loop(options["interval"], voice, stopped)
             return
         stop = stop_after(_LONGEST_SECONDS, stopped)
         try:
-            work_done = run_worker(options["limit"], _progress(voice), stop)
+            work_done = run_worker(_progress(voice), stop)
         except DatabaseFault as error:
             raise CommandError(unusable(error)) from error
     voice.done(
@@ -121,41 +107,30 @@ def _watch_for_hanging() -> None:
     faulthandler.dump_traceback_later(HANGS_AFTER_SECONDS, exit=True, file=sys.__stderr__ or 2)
 
 
-def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Stop) -> None:
+def _loop(interval_seconds: float, voice: Voice, stopped: Stop) -> None:
     """Run until stopped. Log a failure and try again later, because payments stay open without a
     worker.
     """
-    failures = 0
     voice.done(f"The worker runs, every {interval_seconds:g} s, until SIGINT or SIGTERM.")
     while not stopped():
         _watch_for_hanging()
         try:
-            work_done = run_worker(limit, _progress(voice), stopped)
+            work_done = run_worker(_progress(voice), stopped)
         except Exception as error:  # plugins and the project's code may raise anything
-            failures += 1
             # No traceback: during an hour without the database, tracebacks would hide everything
             # else.
-            share = random.uniform(0.5, 1)  # noqa: S311  # spreads load, guards nothing
-            pause = (
-                min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 10))
-                * share
-            )
             _log.error(
                 "the worker run ended early (%s: %s); the next one begins in %.0f s",
                 type(error).__name__,
                 error,
-                pause,
+                _PAUSE_SECONDS,
             )
             connections.close_all()  # the next worker run opens new connections
-            stopped.wait(pause)
+            stopped.wait(_PAUSE_SECONDS)
             continue
-        if failures:
-            _log.warning("the worker run works again after %d failures", failures)
-            failures = 0
         if work_done.work or work_done.faults:
             voice.done(_message(work_done))
-        if limit is None or work_done.counts["payments"] < limit:
-            stopped.wait(interval_seconds)
+        stopped.wait(interval_seconds)
 
 
 def _progress(voice: Voice) -> Progress:
