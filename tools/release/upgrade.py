@@ -199,7 +199,9 @@ class _Upgrade:
                 ROOT,
             ),  # of the repository only the shop is imported: Tillgate lies in src/
             "TILLGATE_TEST_DATABASE": database,
-            "TILLGATE_TEST_NAME": f"{os.environ.get('TILLGATE_TEST_NAME', 'tillgate')}_upgrade",
+            "UPGRADE_DATABASE": str(folder / "shop.sqlite3")
+            if database == "sqlite"
+            else f"tillgate_upgrade_{os.getpid()}",
             "UPGRADE_FOLDER": str(folder),
             "UPGRADE_GATEWAY": self._gateway,
             "UPGRADE_HOME": self._home,
