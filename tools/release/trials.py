@@ -471,7 +471,7 @@ def _gateway(plugin: str) -> Callable[[Place], Iterator[str]]:
         yield f"the kit of gateways on the fake from the source archive: {kit}"
         shop, _ = _scaffold(place, "book-shop")
         sold = place.last_line(
-            *("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "Paying"),
+            *("python", "-m", "pytest", "-q", "-p", "no:cacheprovider"),
             folder=shop,
             variables={
                 "PYTHONPATH": str(place.unpacked(distribution)),

@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -332,12 +333,13 @@ class _Upgrade:
         """Say how much each process did, and raise where one of them failed."""
         for name, process in self._running.items():
             log = (self._folder / f"{name}.log").read_text("utf-8", errors="replace")
-            does = (
-                ("/checkout/", "/notification/", "/return/", "/refund/")
-                if name.endswith("web")
-                else ("polled", "delivered")
-            )
-            found = Counter({what.strip("/"): log.count(what) for what in does})
+            if name.endswith("web"):
+                does = ("/checkout/", "/notification/", "/return/", "/refund/")
+                found = Counter({what.strip("/"): log.count(what) for what in does})
+            else:
+                found = Counter({"payments": 0, "events": 0})
+                for what, count in re.findall(r"\b(payments|(?<!remote )events) (\d+)", log):
+                    found[what] += int(count)
             self._say(f"{name}: {_counts(found)}")
             if process.restarts or not all(found.values()) or any(sign in log for sign in _TROUBLE):
                 raise TrialProblem(
