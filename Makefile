@@ -47,8 +47,9 @@ test: setup  ## what must pass before a change lands: style, types, and the test
 docs: setup  ## open the documentation site, and build it again whenever a page changes
 	@$(BIN)/nox -s docs -- serve --open
 
-release: setup  ## build the archives of all distributions into dist/, check and try them; HOME_URL=https://github.com/OWNER/tillgate, TRIALS="oscar pretix"
-	@$(BIN)/nox -s release -- $(if $(HOME_URL),--home '$(HOME_URL)') $(if $(TRIALS),--only $(TRIALS))
+release: setup  ## build the archives of all distributions into dist/, check and try them; HOME_URL=https://github.com/OWNER/tillgate; TRIALS="oscar pretix" tries those again, PATIENCE=3 waits three times as long
+	@$(BIN)/nox --install-only -s pretix
+	@$(BIN)/nox -s release -- $(if $(HOME_URL),--home '$(HOME_URL)') $(if $(TRIALS),--only $(TRIALS)) $(if $(PATIENCE),--patience $(PATIENCE))
 
 ci:  ## all that must pass before a change lands, with the longer tests and a part of each proof
 	@.ci/run

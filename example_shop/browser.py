@@ -69,12 +69,12 @@ class Page:
 class Browser:
     """Loads pages and submits forms; a page with an error is a `PageProblem`."""
 
-    def __init__(self, home: str) -> None:
+    def __init__(self, home: str, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
         agent = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)"}
         # all is on this machine
         self._client = httpx.Client(
             base_url=home,
-            timeout=_TIMEOUT_SECONDS,
+            timeout=timeout_seconds,
             headers=agent,
             trust_env=False,
         )

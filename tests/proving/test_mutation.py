@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import tillgate
 from proving.mutation import __main__ as mutation
 from proving.mutation.survivors import DOCUMENT, Survivor, argued, described
 from tools.docgen import reliability
 
+SOURCE = Path(tillgate.__file__).parent
 DIFFERENCE = """--- src/tillgate/lifecycle.py
 +++ src/tillgate/lifecycle.py
 @@ -1,3 +1,3 @@
@@ -38,8 +40,8 @@ def test_mutant_is_known_by_its_change() -> None:
         == described("tillgate.lifecycle.x_decide__mutmut_8", diff)
         == LOOSE
     )
-    private = described("tillgate.django.operations.worker.xǁWorkDoneǁnote__mutmut_1", diff)
-    assert private.function == "django.operations.worker.WorkDone.note"
+    private = described("tillgate.django.worker.run.xǁWorkDoneǁnote__mutmut_1", diff)
+    assert private.function == "django.worker.run.WorkDone.note"
     assert described("tillgate.lifecycle.x__to__mutmut_1", diff).function == "lifecycle._to"
 
 
@@ -49,6 +51,21 @@ def test_mutant_is_known_by_its_change() -> None:
 )
 def test_document_is_read_as_printed(survivor: Survivor) -> None:
     assert list(argued(f"## Equivalent\n\nIt changes nothing.\n\n{survivor}\n")) == [survivor]
+
+
+def test_document_names_modules_that_exist() -> None:
+    modules = {
+        ".".join(path.with_suffix("").relative_to(SOURCE).parts) for path in SOURCE.rglob("*.py")
+    }
+    listed = [survivor.function for survivor in argued(DOCUMENT.read_text("utf-8"))]
+    assert listed
+    assert [name for name in listed if not modules & set(_beginnings(name))] == []
+
+
+def _beginnings(name: str) -> list[str]:
+    """Return `a`, `a.b` and `a.b.c` of `a.b.c`."""
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
 
 
 def test_document_lists_each_survivor_once() -> None:

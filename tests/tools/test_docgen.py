@@ -307,6 +307,14 @@ def test_reliability_page_uses_summary_alone() -> None:
         assert parts.is_written(path, text), "run `python -m tools.docgen reliability`"
 
 
+def test_reliability_names_modules_that_exist() -> None:
+    summary = reliability.summarised(reliability.read_summary(), Path("/nowhere"))
+    kept = reliability.read_summary()["mutation"]
+    assert summary["mutation"] == kept, "run `python -m tools.docgen reliability`"
+    gone = {**kept, "x": {"module": "tillgate.django.operations.audit", "count": 1}}
+    assert reliability.summarised({"mutation": gone}, Path("/nowhere"))["mutation"] == kept
+
+
 def seed(number: int, payments: int, commit: str = "aaa") -> dict[str, object]:
     noted = {
         "commit": commit,

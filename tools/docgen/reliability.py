@@ -42,9 +42,12 @@ def read_summary() -> Summary:
 
 def summarised(kept: Summary, proofs: Path = PROOFS) -> Summary:
     """Return the summary with what lies in the files. What was kept stays, unless they know more of
-    the same source and setting.
+    the same source and setting, or the module that it names is gone.
     """
-    summary = {name: dict(kept.get(name, {})) for name in (*_FOLDS, *kept)}
+    summary = {
+        name: {key: entry for key, entry in kept.get(name, {}).items() if _is_there(entry)}
+        for name in (*_FOLDS, *kept)
+    }
     for name in _FOLDS:
         file = proofs / f"{name}.jsonl"
         lines = (
@@ -64,6 +67,16 @@ def summarised(kept: Summary, proofs: Path = PROOFS) -> Summary:
                 _joined(name, summary[name][key], found) if key in summary[name] else found
             )
     return summary
+
+
+def _is_there(entry: Mapping[str, Any]) -> bool:
+    """Tell whether an entry names no module, or one that the code still has."""
+    return "module" not in entry or module_file(entry["module"]).is_file()
+
+
+def module_file(module: str) -> Path:
+    """Return the file of a module, whether it exists or not."""
+    return ROOT / "src" / Path(*module.split(".")).with_suffix(".py")
 
 
 def proven(summary: Summary, commit: str, day: datetime.date) -> Summary:
@@ -400,7 +413,7 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
     ),
     "mutation": (
         "changes of the code were tried",
-        "signing, the lifecycle and the operations, at 95 % each",
+        "signing, the lifecycle and six rooms of the Django app, at 95 % each",
         (
             *(
                 ("module", "code"),
@@ -529,7 +542,7 @@ def _mutation_in_all(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for code, group in _grouped(
         entries,
-        lambda entry: re.sub(r"(?<=\.operations)\..*", "", entry["module"]),
+        lambda entry: re.sub(r"^(tillgate\.(?:lifecycle|django\.\w+))\..*", r"\1", entry["module"]),
     ):
         sums = _sums(group, ("count", "killed", "timeouts", "survived", "equivalent"))
         score = (sums["killed"] + sums["timeouts"]) / (sums["count"] - sums["equivalent"])

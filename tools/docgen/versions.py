@@ -27,7 +27,7 @@ __all__ = ["ROWS", "pages", "run"]
 
 PAGE: Final = Path(__file__).with_suffix(".md")
 RESULTS: Final = ROOT / "docs" / "reference" / "versions.json"
-_LOWEST: Final = ROOT / "docgen" / "constraints-lowest.txt"
+_LOWEST: Final = Path(__file__).with_name("constraints-lowest.txt")
 _EXTRAS: Final = "[async,celery,django,otel,sandbox,testing]"
 _TOOLS: Final = (
     "hypothesis",

@@ -28,6 +28,8 @@ ROOT: Final = Path(__file__).parents[2]
 _RELATIVE: Final = re.compile(r'(?:href|src)="(?!https?:|mailto:|#)([^"]*)"')
 _CLONE: Final = re.compile(r"/path/to/tillgate\S*|\.\./\S+")
 _NEXT_MINOR: Final = "0.2.0"
+_NOT_IN_WHEELS: Final = ".po"
+"""Translators edit them; Django reads the .mo."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ def faults(distribution: Distribution, into: Path, home: str = "") -> Iterator[s
         package = {
             name.removeprefix("src/")
             for name in tracked
-            if name.startswith(f"src/{distribution.package}/")
+            if name.startswith(f"src/{distribution.package}/") and not name.endswith(_NOT_IN_WHEELS)
         }
         extra = {f"{info}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "licenses/LICENSE")}
         extra |= (
@@ -158,6 +160,11 @@ def faults(distribution: Distribution, into: Path, home: str = "") -> Iterator[s
             else set()
         )
         yield from _differences("the wheel", names, package | extra)
+        yield from (
+            f"the wheel's {name} is not the file that git knows"
+            for name in sorted(package & names)
+            if archive.read(name) != (distribution.folder / "src" / name).read_bytes()
+        )
         if f"{distribution.package}/py.typed" not in names:
             yield "the wheel has no py.typed: type checkers would ignore its types"
         metadata = (

@@ -15,18 +15,17 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
 from example_shop.browser import Browser, PageProblem
 from tools.release.archives import ROOT, Distribution, distributions
 
-__all__ = ["TRIALS", "Place", "TrialProblem"]
+__all__ = ["TRIALS", "Limits", "Place", "TrialProblem"]
 
-_START_SECONDS: Final = 60.0
 _OURS: Final = re.compile(r"PYTHON|PYTEST|TILLGATE|DJANGO|VIRTUAL_ENV|CI$")
 _MAIL_AND_ADDRESS: Final = {
     "first_name": "Ada",
@@ -42,11 +41,27 @@ class TrialProblem(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a trial waits for each kind of thing: enough for two cores that others use too."""
+
+    command_seconds: float = 900.0
+    start_seconds: float = 120.0
+    answer_seconds: float = 30.0
+    page_seconds: float = 60.0
+    stop_seconds: float = 30.0
+
+    def times(self, patience: float) -> Limits:
+        """Return the limits, each so many times as long."""
+        return Limits(*(seconds * patience for seconds in astuple(self)))
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """An empty folder outside the repository, and the archives to install there."""
 
     folder: Path
     archives: Path
+    limits: Limits = Limits()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -69,15 +84,21 @@ class Place:
         """Run a command of the environment, which must succeed, and return what it wrote."""
         environment = {**self.environment, **(variables or {})}
         found = self._found(command[0])
-        done = subprocess.run(
-            [found, *command[1:]],
-            cwd=folder or self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [found, *command[1:]],
+                cwd=folder or self.folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=self.limits.command_seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            raise TrialProblem(
+                f"{' '.join(command)[:300]} took longer than {late.timeout:.0f} s: PATIENCE=3 "
+                "waits three times as long",
+            ) from late
         if done.returncode:
             raise TrialProblem(
                 f"{' '.join(command)[:300]} ended with "
@@ -149,8 +170,8 @@ class Place:
                 stderr=output,
             )
         try:
-            until = time.monotonic() + _START_SECONDS
-            while not _answers(address):
+            until = time.monotonic() + self.limits.start_seconds
+            while not self._answers(address):
                 if child.poll() is not None or time.monotonic() > until:
                     raise TrialProblem(
                         f"{' '.join(command)} does not answer at {address}: "
@@ -161,8 +182,29 @@ class Place:
         except PageProblem as problem:
             raise TrialProblem(f"{problem}\n{log.read_text('utf-8')[-3000:]}") from problem
         finally:
-            child.terminate()
-            child.wait(20)
+            self._stop(child)
+
+    def _stop(self, child: subprocess.Popen[bytes]) -> None:
+        child.terminate()
+        try:
+            child.wait(self.limits.stop_seconds)
+        except subprocess.TimeoutExpired as late:
+            child.kill()
+            child.wait()
+            raise TrialProblem(f"{child.args!r} does not end in {late.timeout:.0f} s") from late
+
+    def _answers(self, address: str) -> bool:
+        try:
+            return self._get(address).is_success
+        except httpx.HTTPError:
+            return False
+
+    def _get(self, address: str) -> httpx.Response:
+        return httpx.get(address, timeout=self.limits.answer_seconds, trust_env=False)
+
+    def ask(self, address: str) -> Any:
+        """Return what a program answers at an address, as JSON."""
+        return self._get(address).raise_for_status().json()
 
     def unpacked(self, name: str) -> Path:
         """Unpack the source archive of a distribution."""
@@ -177,13 +219,6 @@ _TESTS: Final = {
     "tillgate-django-payments": ("tests/test_provider.py",),
 }
 """Some tests of two source archives."""
-
-
-def _answers(address: str) -> bool:
-    try:
-        return httpx.get(address, timeout=10, trust_env=False).is_success
-    except httpx.HTTPError:
-        return False
 
 
 def _free_port() -> int:
@@ -203,7 +238,7 @@ def _core(place: Place) -> Iterator[str]:
 
 
 def _author(place: Place) -> Iterator[str]:
-    """A plugin's author: the scaffold with its kit, and the tests of our source archives."""
+    """A plugin's author: the two scaffolds with their kits, and the tests of our source archives."""
     yield place.install(
         "tillgate[testing,celery,django,async,otel]",
         "tillgate-django-payments[testing]",
@@ -211,25 +246,38 @@ def _author(place: Place) -> Iterator[str]:
         "opentelemetry-sdk",
         "vcrpy",
     )
-    said = json.loads(place.run("tillgate", "new-plugin", "book-shop", "--json"))
+    yield _scaffold(place, "book-shop")[1]
+    yield _scaffold(place, "pay-now", "--gateway")[1]
+    for name, tests in _TESTS.items():
+        yield f"{' '.join(tests)} from the source archive of {name}: {_pytest(place, name, *tests)}"
+
+
+def _scaffold(place: Place, *arguments: str) -> tuple[Path, str]:
+    """Run `tillgate new-plugin` and the commands that it prints, as its reader does; return the
+    plugin's folder and what its kit said.
+    """
+    said = json.loads(place.run("tillgate", "new-plugin", *arguments, "--json"))
     kit = place.run("bash", "-euc", "\n".join(["export PIP_QUIET=1", *said["commands"]]))
-    (held,) = re.findall(r"\d+ of \d+ scenarios held", kit)
-    yield f"`tillgate new-plugin` wrote {len(said['files'])} files; {held}"
-    for name, tests in {
-        "tillgate": ["tests/wire", "tests/test_cassettes.py"],
-        "tillgate-django-payments": ["tests/test_provider.py"],
-    }.items():
-        passed = place.last_line(
-            "python",
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            *tests,
-            folder=place.unpacked(name),
-        )
-        yield f"{' '.join(tests)} from the source archive of {name}: {passed}"
+    found = re.search(r"(\d+) of (\d+) scenarios held", kit)
+    if not found or found[1] != found[2]:
+        raise TrialProblem(f"`tillgate new-plugin {' '.join(arguments)}`: {kit[-3000:]}")
+    words = f"`tillgate new-plugin {' '.join(arguments)}` wrote {len(said['files'])} files"
+    return place.folder / said["folder"], f"{words}; {found[0]}"
+
+
+def _pytest(
+    place: Place,
+    name: str,
+    *arguments: str,
+    python: str = "python",
+    variables: Mapping[str, str] | None = None,
+) -> str:
+    """Run tests from the source archive of a distribution; return the last line."""
+    return place.last_line(
+        *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments),
+        folder=place.unpacked(name),
+        variables=variables,
+    )
 
 
 def _oscar(place: Place) -> Iterator[str]:
@@ -286,7 +334,7 @@ def _oscar(place: Place) -> Iterator[str]:
             "--noreload",
             str(shop),
         ),
-        Browser(home) as guest,
+        Browser(home, timeout_seconds=place.limits.page_seconds) as guest,
     ):
         page = guest.open(f"/catalogue/linen-journal_{goods}/")
         guest.submit(page, page.form("quantity"), quantity="1")
@@ -346,7 +394,7 @@ def _saleor(place: Place) -> Iterator[str]:
             variables=variables,
         ),
     ):
-        manifest = httpx.get(address, timeout=10, trust_env=False).json()
+        manifest = place.ask(address)
     yield f"`tillgate-saleor serve` answers: the App {manifest['name']!r} {manifest['version']}"
 
 
@@ -356,8 +404,9 @@ def _pretix(place: Place) -> Iterator[str]:
     """
     python = ROOT / ".nox/pretix/bin/python"
     if not python.exists():
-        yield "not tried: `nox -s pretix` builds .nox/pretix"
-        return
+        raise TrialProblem(
+            "there is no .nox/pretix: `make release` builds it, `nox --install-only -s pretix` too",
+        )
     ours = [one for one in distributions() if one.name in ("tillgate", "tillgate-pretix")]
     wheels = [str(one.wheel(place.archives)) for one in ours]
     asked = [
@@ -375,7 +424,6 @@ def _pretix(place: Place) -> Iterator[str]:
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(unpacked)
-    source = place.unpacked("tillgate-pretix")
     variables = {"PYTHONPATH": str(unpacked), "PIP_CONSTRAINT": "", "PYTHONDONTWRITEBYTECODE": "1"}
     where = place.run(
         str(python),
@@ -385,15 +433,11 @@ def _pretix(place: Place) -> Iterator[str]:
     )
     if where.count(str(unpacked)) != len(wheels):
         raise TrialProblem(f"the wheels were not what was imported: {where}")
-    passed = place.last_line(
-        str(python),
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
+    passed = _pytest(
+        place,
+        "tillgate-pretix",
         "tests/test_settings.py",
-        folder=source,
+        python=str(python),
         variables=variables,
     )
     yield (
@@ -402,13 +446,44 @@ def _pretix(place: Place) -> Iterator[str]:
     )
 
 
+def _gateway(plugin: str) -> Callable[[Place], Iterator[str]]:
+    """Return the trial of a gateway's wheel: the kit on the fake of its source archive, and a shop
+    of another author that sells through both.
+    """
+
+    def trial(place: Place) -> Iterator[str]:
+        distribution = f"tillgate-{plugin}"
+        yield place.install("tillgate[django,testing]", f"{distribution}[testing]")
+        known = json.loads(place.run("tillgate", "plugins", "--json"))["plugins"]
+        if plugin not in known:
+            raise TrialProblem(f"`tillgate plugins` knows {sorted(known)}, and not {plugin}")
+        kit = _pytest(place, distribution, "tests/test_gateway_conformance.py", "-k", "Fake")
+        yield f"the kit of gateways on the fake from the source archive: {kit}"
+        shop, _ = _scaffold(place, "book-shop")
+        sold = place.last_line(
+            *("python", "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            folder=shop,
+            variables={
+                "PYTHONPATH": str(place.unpacked(distribution)),
+                "TILLGATE_TEST_GATEWAY": f"{plugin}_emulator.driver:FakeDriver",
+                "TILLGATE_TEST_METHODS": "checkout card",
+            },
+        )
+        yield f"the scaffold's shop sells through it: {sold}"
+
+    return trial
+
+
 TRIALS: Final[Mapping[str, Callable[[Place], Iterator[str]]]] = {
     "core": _core,
-    "oscar": _oscar,
     "author": _author,
+    "oscar": _oscar,
     "saleor": _saleor,
     "pretix": _pretix,
+    "stripe": _gateway("stripe"),
+    "payu": _gateway("payu"),
 }
+"""Each can be tried again alone: `make release TRIALS="oscar payu"`."""
 
 
 # The Oscar shop -----------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -199,7 +200,9 @@ class _Upgrade:
                 ROOT,
             ),  # of the repository only the shop is imported: Tillgate lies in src/
             "TILLGATE_TEST_DATABASE": database,
-            "TILLGATE_TEST_NAME": f"{os.environ.get('TILLGATE_TEST_NAME', 'tillgate')}_upgrade",
+            "UPGRADE_DATABASE": str(folder / "shop.sqlite3")
+            if database == "sqlite"
+            else f"tillgate_upgrade_{os.getpid()}",
             "UPGRADE_FOLDER": str(folder),
             "UPGRADE_GATEWAY": self._gateway,
             "UPGRADE_HOME": self._home,
@@ -330,12 +333,13 @@ class _Upgrade:
         """Say how much each process did, and raise where one of them failed."""
         for name, process in self._running.items():
             log = (self._folder / f"{name}.log").read_text("utf-8", errors="replace")
-            does = (
-                ("/checkout/", "/notification/", "/return/", "/refund/")
-                if name.endswith("web")
-                else ("polled", "delivered")
-            )
-            found = Counter({what.strip("/"): log.count(what) for what in does})
+            if name.endswith("web"):
+                does = ("/checkout/", "/notification/", "/return/", "/refund/")
+                found = Counter({what.strip("/"): log.count(what) for what in does})
+            else:
+                found = Counter({"payments": 0, "events": 0})
+                for what, count in re.findall(r"\b(payments|(?<!remote )events) (\d+)", log):
+                    found[what] += int(count)
             self._say(f"{name}: {_counts(found)}")
             if process.restarts or not all(found.values()) or any(sign in log for sign in _TROUBLE):
                 raise TrialProblem(

@@ -27,7 +27,9 @@ class Shop(AppConfig):
 
 
 ROOT_URLCONF = "tools.release.upgrade_shop"
-DATABASES["default"]["NAME"] = DATABASES["default"]["TEST"]["NAME"]
+# the tests' name holds the working directory, of which old and new have one each
+_NAME = os.environ["UPGRADE_DATABASE"]
+DATABASES["default"]["NAME"] = DATABASES["default"]["TEST"]["NAME"] = _NAME
 INSTALLED_APPS = [*INSTALLED_APPS, "tools.release.upgrade_settings.Shop"]
 # play money, no mail, a quick SQLite
 SILENCED_SYSTEM_CHECKS = [

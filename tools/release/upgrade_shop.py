@@ -29,7 +29,7 @@ from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.placing import place
 from tillgate import NotSent, Refunded, RefundRequest, hooks, shop
 from tillgate.django.models import OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.hooks import PaidOutcome, RemoteEvent, hookimpl
+from tillgate.hooks import OrderDescription, PaidOutcome, RemoteEvent, hookimpl
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, ReviewAction, ReviewReason
 
 NAME: Final = "telling-shop"
@@ -48,10 +48,22 @@ class Plugin:
     is kept in files.
     """
 
-    tillgate_describe_order = staticmethod(smallest.tillgate_describe_order)
     tillgate_order_unpaid = staticmethod(smallest.tillgate_order_unpaid)
     tillgate_refund_changed = staticmethod(smallest.tillgate_refund_changed)
     tillgate_return_url = staticmethod(smallest.tillgate_return_url)
+
+    @hookimpl
+    def tillgate_describe_order(self, order_key: str) -> OrderDescription | None:
+        """Describe an order without the fields that an old version may lack."""
+        order = ShopOrder.objects.filter(pk=order_key).first()
+        if order is None:
+            return None
+        return OrderDescription(
+            number=f"S{order.pk}",
+            amount=order.total,
+            currency=order.currency,
+            not_payable_detail=None if order.status == "open" else f"it is {order.status}",
+        )
 
     @hookimpl
     def tillgate_payment_paid(self, payment: hooks.Payment) -> PaidOutcome:
