@@ -51,12 +51,13 @@ _FOR_SHOPPERS: Final = frozenset(
 others, such as `stolen_card`, it says not to tell more than that the card was declined.
 """
 
+_TRANSFER: Final = "display_bank_transfer_instructions"
 _VOUCHERS: Final = {
     "oxxo_display_details": ("hosted_voucher_url", "expires_after"),
     "boleto_display_details": ("hosted_voucher_url", "expires_at"),
     "konbini_display_details": ("hosted_voucher_url", "expires_at"),
     "multibanco_display_details": ("hosted_voucher_url", "expires_at"),
-    "display_bank_transfer_instructions": ("hosted_instructions_url", ""),
+    _TRANSFER: ("hosted_instructions_url", ""),
 }
 """The next actions that are a voucher or a transfer, with the fields of its page and its end
 (docs.stripe.com/api/payment_intents/object, `next_action`). A transfer has no end.
@@ -183,4 +184,8 @@ def _next_step(intent: Json) -> NextStep | None:
     voucher, (page, end) = _part(action, kind), _VOUCHERS[kind]
     url = voucher.get(page)
     is_page = isinstance(url, str) and _PAGE.fullmatch(url)
-    return NextStep(url=url if is_page else None, until=_time(voucher.get(end)))
+    return NextStep(
+        url=url if is_page else None,
+        until=_time(voucher.get(end)),
+        is_transfer=kind == _TRANSFER,
+    )
