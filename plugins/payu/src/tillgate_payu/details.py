@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final, TypedDict
 
 from tillgate import TransactionStatus
-from tillgate.gateways import DeclineReason, PaidWith
+from tillgate.gateways import DeclineReason, NextStep, PaidWith
 from tillgate_payu.profile import CARD
 
 Json = Mapping[str, Any]
@@ -42,9 +44,19 @@ def of_order(answer: Json, transactions: Sequence[Json], status: TransactionStat
     )
 
 
-def awaits_transfer(transactions: Sequence[Json]) -> bool:
-    """Return whether the shopper has chosen a bank transfer, which takes days."""
-    return any(_part(one, "wireTransfer") for one in transactions)
+def transfer(transactions: Sequence[Json]) -> NextStep | None:
+    """Return the bank transfer that the shopper has chosen and still has to make, with the newest
+    attempt's end. PayU has shown the bank details, and its answers have no page of them.
+    """
+    wires = [one for one in transactions if _part(one, "wireTransfer")]
+    return NextStep(until=_moment(wires[-1]), is_transfer=True) if wires else None
+
+
+def _moment(transaction: Json) -> datetime | None:
+    with suppress(ValueError):
+        found = datetime.fromisoformat(_word(transaction, "validUntil"))
+        return found if found.tzinfo else None
+    return None
 
 
 def _paid_with(transaction: Json) -> PaidWith | None:

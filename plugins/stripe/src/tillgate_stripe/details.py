@@ -22,9 +22,11 @@ _LONGEST_WORD: Final = 64
 _LONGEST_NUMBER: Final = 255
 _LONGEST_TEXT: Final = 500
 _PAGE: Final = re.compile(
-    r"https://(?:[A-Za-z0-9-]{1,63}\.){1,4}[A-Za-z]{2,20}/[A-Za-z0-9\-._~:/?#@!$&'()*+,;=%]{0,2000}",
+    r"(?:https://(?:[A-Za-z0-9-]{1,63}\.){1,4}[A-Za-z]{2,20}|http://127\.0\.0\.1:\d{1,5})"
+    r"/[A-Za-z0-9\-._~:/?#@!$&'()*+,;=%]{0,2000}",
     re.ASCII,
 )
+"""A page of Stripe, or of an imitation on this machine."""
 _LAST_FOUR: Final = re.compile(r"\d{4}", re.ASCII)
 
 _FOR_SHOPPERS: Final = frozenset(
