@@ -32,7 +32,7 @@ from tillgate import (
     hooks,
     new_reference,
 )
-from tillgate.gateways import NextStep
+from tillgate.gateways import NextStep, PaidWith
 from tillgate.hooks import Hint, RefundOutcome
 from tillgate.money import decimals_of
 from tillgate.testing.leaks import everything_logged, holds_secret
@@ -291,6 +291,7 @@ def test_bank_transfer_is_under_way(fake: FakePayU, wire: Wire, account: Account
     assert answer.status is TransactionStatus.PROCESSING
     until = datetime.fromisoformat("2026-12-20T12:08:07.009+01:00")
     assert answer.next_step == NextStep(until=until, is_transfer=True)
+    assert answer.paid_with == PaidWith(method="bank_transfer")
     number = payment.transaction_no
     assert hooks.close(account, request.reference, transaction_no=number) is False
     assert wire.of("close") == []

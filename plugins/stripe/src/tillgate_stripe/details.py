@@ -54,6 +54,9 @@ others, such as `stolen_card`, it says not to tell more than that the card was d
 """
 
 _TRANSFER: Final = "display_bank_transfer_instructions"
+_BANK_TRANSFER: Final = "bank_transfer"
+"""Tillgate's code of what Stripe calls `customer_balance`."""
+_DETAILS: Final = "_display_details"
 _VOUCHERS: Final = {
     "oxxo_display_details": ("hosted_voucher_url", "expires_after"),
     "boleto_display_details": ("hosted_voucher_url", "expires_at"),
@@ -85,10 +88,12 @@ def of_payment(session: Json, status: TransactionStatus, *, sandbox: bool) -> De
     number = _word(intent.get("id") or session.get("payment_intent"), _LONGEST_NUMBER)
     is_paid = status is TransactionStatus.PAID
     has_attempt = is_paid or status is TransactionStatus.PROCESSING
+    # of a debit or a voucher that failed too, by which the mail about it names it
+    is_chosen = has_attempt or status is TransactionStatus.FAILED
     currency = str(session.get("currency") or "").upper()
     moved = _part(charge, "balance_transaction") if is_paid else {}
     return Details(
-        paid_with=_paid_with(charge) if has_attempt else None,
+        paid_with=(_paid_with(charge) or _taken(intent)) if is_chosen else None,
         fee=_money(moved, "fee", currency),
         net=_money(moved, "net", currency),
         decline_reason=None if has_attempt else _decline_reason(intent, charge),
@@ -139,15 +144,24 @@ def _word(found: object, longest: int = _LONGEST_WORD) -> str:
 def _paid_with(charge: Json) -> PaidWith | None:
     details = _part(charge, "payment_method_details")
     method = _word(details.get("type"))
-    if not method or charge.get("status") not in ("succeeded", "pending"):
+    if not method or charge.get("status") not in ("succeeded", "pending", "failed"):
         return None
     card = _part(details, "card")
     last4 = _word(card.get("last4"))
     return PaidWith(
-        method=method,
+        method=_BANK_TRANSFER if method == "customer_balance" else method,
         brand=_word(card.get("brand")),
         last4=last4 if _LAST_FOUR.fullmatch(last4) else "",
     )
+
+
+def _taken(intent: Json) -> PaidWith | None:
+    """Return the method of a voucher or transfer that is still to be paid: it has no charge yet."""
+    kind = _word(_part(intent, "next_action").get("type"))
+    if kind not in _VOUCHERS:
+        return None
+    is_transfer = kind == _TRANSFER
+    return PaidWith(method=_BANK_TRANSFER if is_transfer else kind.removesuffix(_DETAILS))
 
 
 def _money(moved: Json, name: str, currency: str) -> Money | None:
