@@ -239,7 +239,8 @@ What to try:
 
   1. Buy something as a guest and press Pay on the payment page. The order is paid.
   2. Press Decline: the page says why, and offers another try. Pay then.
-  3. Choose Bank debit. The order waits; let the money arrive in Stripe's dashboard.
+  3. Choose Bank debit, Konbini or Bank transfer. The order waits; look at its page and the mails. Let the money arrive, or fail, in
+     Stripe's dashboard.
   4. Refund a part in the shop's dashboard, and the rest in Stripe's. The order's page shows both.
   5. Let the bank dispute a payment, or hold one for review, in Stripe's dashboard. “Needs review” says so, and nothing ships.
 
@@ -548,6 +549,7 @@ What to try:
   8. Buy “Gift card, 13.76: voucher”, “13.74: bank debit” and “13.77: debit that fails”. Look at the pages and the mails. Then let two days pass at the gateway:
      curl -d '{{"advance_seconds": 172800}}' -H 'Content-Type: application/json' {gateway}/_control/clock
   9. Choose another language at the top of the page and buy again.
+  10. Give your browser's user agent the word MicroMessenger, as inside WeChat: Alipay comes last, with a button that copies the link.
 
 Ctrl-C stops everything. What happens is shown below.
 """

@@ -96,7 +96,7 @@ def walk(shop: str, gateway: str, staff: tuple[str, str], tell: Tell) -> None:
 
 
 def walk_stripe(shop: str, gateway: str, staff: tuple[str, str], tell: Tell) -> None:
-    """Make four purchases and a refund at the imitation of Stripe, as `walk` does at the sandbox;
+    """Make five purchases and a refund at the imitation of Stripe, as `walk` does at the sandbox;
     raise `PageProblem` when something is not as it should be.
     """
 
@@ -135,6 +135,14 @@ def walk_stripe(shop: str, gateway: str, staff: tuple[str, str], tell: Tell) -> 
         tell(f"    lands on “{back.heading}”")
         ledger = guest.open(f"{gateway}/")
         guest.submit(ledger, ledger.forms[0], action="settle")
+        _must_be_paid(office, _number(page), tell)
+
+        tell("A guest takes a voucher, and pays it later")
+        guest, page, _ = buy("Linen journal")
+        back = guest.submit(page, page.forms[0], decision="konbini")
+        tell(f"    lands on “{back.heading}”")
+        voucher = guest.open(back.link("Show the voucher"))
+        guest.submit_and_close(voucher, voucher.forms[0], decision="voucher")
         _must_be_paid(office, _number(page), tell)
 
         tell("The shop's staff refund a part of the first order")

@@ -1033,6 +1033,24 @@ def test_money_in_transit_arrives_or_fails(end: TransactionStatus) -> None:
     assert (decision.status, decision.is_processing) == (PaymentStatus(end), False)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        found(replace(PROCESSING, status=TransactionStatus.UNRECOGNISED, status_text="who knows")),
+        found(replace(PROCESSING, amount=Decimal("12.49"))),
+        found(replace(PROCESSING, transaction_no="another")),
+        NotFound(asked_at=LATER),
+    ],
+    ids=["unknown word", "other amount", "other number", "not found"],
+)
+def test_odd_answer_leaves_money_in_transit(odd: Answer) -> None:
+    """What it says nothing of stays as it was, so that the time to pay does not run meanwhile."""
+    facts = replace(FACTS, transaction_no="3001", is_processing=True)
+    decision = decide(facts, odd)
+    assert (decision.status, decision.is_processing) == (PaymentStatus.PENDING, True)
+    assert decide(replace(facts, is_processing=False), odd).is_processing is False
+
+
 def test_i9_money_in_transit_keeps_paid_status() -> None:
     decision = decide(replace(FACTS, status=PaymentStatus.PAID), found(PROCESSING))
     assert (decision.status, decision.review) == (

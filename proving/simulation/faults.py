@@ -28,9 +28,10 @@ KINDS: Final = {
     "sleeps": (0.0, 0.05, 0.3),
     "currencies": (0.0, 0.02, 0.1),
     "unusable": (0.0, 0.0, 0.05),
+    "slow": (0.1, 0.3, 0.6),
 }
 """Each kind of fault, and the rates of which a world draws one; of outages and credentials only
-whether they happen.
+whether they happen. Slow money is no fault, but may be left out like one.
 """
 
 
@@ -80,6 +81,11 @@ class Faults:
         if self.scheduler.actor:
             self.scheduler.actor.struck += 1
         return fault
+
+    @property
+    def interruptions(self) -> int:
+        """How many faults may have ended a process between a commit and what follows it."""
+        return sum(self.struck.get(fault, 0) for fault in ("crash", *DATABASE_FAULTS))
 
     def dies(self, where: str) -> None:
         """End the actor's process here, now and then."""

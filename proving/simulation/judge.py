@@ -261,6 +261,7 @@ class Judge:
             **same,
             pk__lt=payment.pk,
             status="pending",
+            is_processing=False,
             status_since__lt=payment.created_at,
         ).exclude(payment_url="")
         # nobody is led on to pay what the gateway reports paid
@@ -283,6 +284,16 @@ class Judge:
                 f"{still.status}",
                 order.key,
             )
+        for payment in Payment.objects.filter(order__key=order.key):
+            there = self._there(payment)
+            # one that the gateway denied looks like none
+            is_denied = payment.reference in self._network.denied
+            if there and there.status == "processing" and not is_denied:
+                self._note(
+                    f"I2: order {order.key} was given up while the money of its payment "
+                    f"{payment.reference} was under way",
+                    order.key,
+                )
 
     def hear_of_call(self, what: str) -> None:
         """Take note that something goes over the network, other than to the gateway."""
@@ -306,7 +317,7 @@ class Judge:
             self._note(f"I3: {what} arrived, and is not queued", key)
             return
         number, order_id, paid_by = row
-        if outbox_event.refund is None and str(paid_by) != (
+        if outbox_event.name == "paid" and str(paid_by) != (
             outbox_event.payment.id if outbox_event.payment else ""
         ):
             self._note(f"I3: {what} arrived before the order was paid", key)
@@ -577,9 +588,9 @@ class Judge:
         queued = list(
             OutboxEvent.objects.filter(order=order, kind="remote")
             .order_by("pk")
-            .values_list("event_id", "refund"),
+            .values_list("event_id", "name"),
         )
-        paid = [event_id for event_id, refund in queued if refund is None]
+        paid = [event_id for event_id, name in queued if name == "paid"]
         _must(
             len(paid) == bool(order.paid_by_id),
             "I3",
@@ -590,6 +601,40 @@ class Judge:
             list(dict.fromkeys(heard)) == events,
             "I3",
             f"elsewhere {heard} was heard of order {order}, and {events} was to be",
+        )
+
+    def of_slow_money(self, interruptions: int) -> None:
+        """Judge that shoppers were told when their money was under way, and when it failed.
+
+        A process that ends between its commit and what follows loses what it would have told.
+        """
+        untold: list[str] = []
+        for payment in (
+            Payment.objects.filter(
+                timeline__event="payment.processing",
+            )
+            .distinct()
+            .order_by("pk")
+        ):
+            if self._shop.heard_elsewhere(payment.order.key) is None:
+                return
+            told = list(payment.outbox_events.values_list("name", flat=True))
+            by_staff = payment.timeline.filter(event="payment.force-expired").exists()
+            is_over = payment.status in ("failed", "closed", "expired") and not by_staff
+            for name, is_due in (("waits", True), ("failed", is_over)):
+                _must(
+                    told.count(name) <= 1,
+                    "I3",
+                    f"of payment {payment.reference} the shopper is told {told.count(name)} "
+                    f"times: {name}",
+                )
+                if is_due and name not in told:
+                    untold.append(f"{payment.reference}: {name}")
+        _must(
+            len(untold) <= interruptions,
+            "I2",
+            f"{len(untold)} shoppers were not told of slow money, {untold[:1]}, and "
+            f"{interruptions} processes were interrupted",
         )
 
     def of_mail(self) -> None:

@@ -82,6 +82,8 @@ class Network(httpx.BaseTransport):
         """
         self._caused = defaultdict[tuple[str, bool], deque[float]](deque)
         """When outsiders caused queries of each reference, by returns and otherwise."""
+        self.denied: set[str] = set()
+        """The references of which the gateway said once that it knows no such payment."""
         self.unusable: set[str] = set()
         """The references about which no answer can be used."""
         self.dark_until = 0.0
@@ -130,6 +132,8 @@ class Network(httpx.BaseTransport):
                 if follow_up
                 else None
             )
+            if fault == "query.denied":
+                self.denied.add(reference)
             answered = self.service.handle(path, request.headers["content-type"], body)
             if planned and not planned.times:
                 self._interposer.note(follow_up)

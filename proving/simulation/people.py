@@ -24,6 +24,7 @@ from django.test import Client, RequestFactory
 from django.urls import ResolverMatch, resolve, reverse
 
 from proving.simulation.database import Interposed
+from proving.simulation.gateway import SLOW_MONEY
 from proving.simulation.judge import Prepared
 from proving.simulation.network import NOTIFICATION_FAULTS, Violated, key_of
 from tillgate import money
@@ -41,6 +42,7 @@ from tillgate.sandbox.errors import NotPossible
 from tillgate.sandbox.faults import FAULTS
 from tillgate.sandbox.notifications import acknowledges
 from tillgate.sandbox.requests import Refusal
+from tillgate.sandbox.transactions import Transaction
 from tillgate.shop import pay_path
 from tillgate.testing.crashes import Crash
 from tillgate.testing.world import ShopIsDown
@@ -60,8 +62,8 @@ _RETURN_FAULTS: Final = tuple(
 _DECISION_FAULTS: Final = tuple(
     name
     for name, fault in FAULTS.items()
-    # the simulator's gateway has no word for slow money
-    if "decision" in fault.occasions and name not in ("slow_money", "slow_failure", "voucher")
+    # slow money is drawn by itself
+    if "decision" in fault.occasions and name not in SLOW_MONEY
 )
 _MONEY_MAY_BE_LATE: Final = 0.2
 _DAY: Final = 86_400.0
@@ -339,6 +341,8 @@ class People:
         world.plan(reference, "notification", *NOTIFICATION_FAULTS)
         if chance.random() < _MONEY_MAY_BE_LATE:
             world.plan(reference, "decision", *_DECISION_FAULTS)
+        if decision == "pay":
+            self._plan_slow_money(reference)
         try:
             way_back = world.service.decide(
                 there.transaction_no,
@@ -351,11 +355,68 @@ class People:
         finally:
             world.forget_plans()
         world.scheduler.tell(f"chose {decision} for {reference}: {there.status}")
+        if there.status == "processing":
+            self._await_money(there)
         if way_back and chance.random() < 0.7:
             world.scheduler.pause(chance.uniform(0.2, 20))
             for _ in range(chance.choice((1, 1, 2))):
                 self.visit(chance.choice(("GET", "GET", "POST")), way_back)
                 world.scheduler.pause(chance.uniform(1, 5))
+
+    # Slow money -----------------------------------------------------------------------------------
+
+    def _plan_slow_money(self, reference: str) -> None:
+        """Let the shopper pay by a debit or a voucher, now and then."""
+        world = self._world
+        # a stream of its own: leaving it out must change nothing else in the story
+        chance = Random(f"{world.scheduler.seed}:{reference}:slow")  # repeatable on purpose
+        rate = world.faults.rates["slow"]
+        if not world.faults.is_calm and chance.random() < rate:
+            fault = chance.choice(SLOW_MONEY)
+            world.service.faults.plan(fault, occasion="decision", reference=reference)
+            world.faults.note(fault)
+
+    def _await_money(self, there: Transaction) -> None:
+        """Let others have to do with a payment whose money is under way."""
+        world, seconds = self._world, self._world.scheduler.seconds
+        chance = Random(f"{world.scheduler.seed}:{there.reference}:awaited")  # repeatable
+        actor = world.scheduler.actor
+        assert actor
+        drawn, last_day = chance.random(), chance.uniform(0.7, 1.02)
+        if there.voucher_until is not None and drawn < 0.5:
+            world.scheduler.spawn(
+                f"voucher {actor.story}",
+                lambda: self._pay_voucher(there),
+                story=actor.story,
+                after=last_day * (there.voucher_until - seconds),
+            )
+        elif there.voucher_until is None and drawn < 0.3:
+            world.scheduler.spawn(
+                f"bank {actor.story}",
+                lambda: self._say_failed(there),
+                story=actor.story,
+                after=chance.uniform(0, 6 * _DAY),
+            )
+
+    def _pay_voucher(self, there: Transaction) -> None:
+        """Pay a voucher on its last day, or find that it has ended."""
+        world = self._world
+        try:
+            world.service.decide(there.transaction_no, "pay")
+        except NotPossible as error:
+            world.scheduler.tell(f"voucher of {there.reference}: {error}")
+        else:
+            world.scheduler.tell(f"paid the voucher of {there.reference}")
+
+    def _say_failed(self, there: Transaction) -> None:
+        """Let the gateway notify that a payment failed, whatever has become of its money; now and
+        then the bank takes money that came back.
+        """
+        world, chance = self._world, self._chance()
+        if there.status == "paid" and not there.refunds and chance.random() < 0.3:
+            world.service.reverse(there.transaction_no)
+            world.scheduler.tell(f"the bank took the money of {there.reference} back")
+        world.service.notify(there, status=world.service.options.word_failed)
 
     # The shop's staff -----------------------------------------------------------------------------
 
@@ -457,7 +518,7 @@ class People:
         if action in (ReviewAction.REFUND_DONE, ReviewAction.REFUND_NOT_DONE):
             return self._was_done(review) is (action is ReviewAction.REFUND_DONE)
         if action is ReviewAction.FORCE_EXPIRE:
-            return not self._was_paid(review)
+            return not self._may_be_paid(review)
         if action is ReviewAction.ACCEPT_AS_PAID:
             # the gateway's pages show the true amount: an answer with another one is a fault, and
             # no staff accept it
@@ -472,11 +533,12 @@ class People:
         # In the end all can be told that could not be delivered.
         return action is not ReviewAction.DISMISS or review.reason != "delivery-failing"
 
-    def _was_paid(self, review: Review) -> bool:
+    def _may_be_paid(self, review: Review) -> bool:
+        """Tell whether the gateway's pages show money of a payment, or that it is under way."""
         payment = review.payment
         assert payment
         there = self._world.service.known(payment.merchant_no, payment.reference)
-        return there is not None and there.status == "paid"
+        return there is not None and there.status in ("paid", "processing")
 
     def _was_done(self, review: Review) -> bool:
         refund = review.refund

@@ -26,6 +26,7 @@ from django.test.client import ClientHandler
 from django.test.utils import override_settings
 from django.utils import timezone
 
+from example_shop import vouchers
 from proving.simulation.compiling import compiled_once
 from proving.simulation.database import switching
 from proving.simulation.faults import Faults
@@ -115,6 +116,8 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         manager.register(adapter, name=ADAPTER_NAME)
         stack.callback(manager.register, real, name=ADAPTER_NAME)
         stack.callback(manager.unregister, adapter)
+        manager.register(vouchers)
+        stack.callback(manager.unregister, vouchers)
         world.configure()
         yield
 

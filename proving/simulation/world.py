@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from random import Random
@@ -39,6 +39,7 @@ from tillgate.sandbox.notifications import NotificationAttempt
 from tillgate.sandbox.options import Options
 from tillgate.sandbox.signing import matches
 from tillgate.testing.driver import ShopDriver
+from tillgate.wire.dialects import DIALECTS
 
 __all__ = ["Outcome", "SimulatedWorld", "empty_tables", "simulate"]
 
@@ -234,6 +235,7 @@ class SimulatedWorld:
         if self.owner:
             self._worker_at_last()
         self.judge.in_the_end()
+        self.judge.of_slow_money(self.faults.interruptions)
         self.judge.of_personal_data()
         if self.owner:
             self.judge.of_mail()
@@ -392,10 +394,14 @@ class SimulatedWorld:
                 "MERCHANT_NO": merchant_no,
                 "TOKEN": self._tokens[merchant_no],
                 "SANDBOX": True,
+                "DIALECT": replace(
+                    DIALECTS["reference" if self.currency == "USD" else "v3"],
+                    processing_words=frozenset({"processing"}),
+                ),
                 **(
                     {}
                     if self.currency == "USD"
-                    else {"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO, "METHODS": _METHODS}
+                    else {"STORE_NO": PUBLISHED_STORE_NO, "METHODS": _METHODS}
                 ),
             }
             for alias, merchant_no in (("default", "200001"), ("second", "200002"))

@@ -248,6 +248,7 @@ PAGE = "https://gateway.example/p/1"
         ({"next_step": NextStep(url=PAGE, until="soon")}, "next_step: until"),  # type: ignore[arg-type]
         ({"next_step": NextStep(url=PAGE, until=datetime(2026, 12, 1))}, "next_step: until"),  # noqa: DTZ001
         ({"next_step": NextStep(url="http://x.example", until=UNTIL)}, "next_step: url"),
+        ({"next_step": NextStep(is_transfer="yes")}, "next_step: is_transfer"),  # type: ignore[arg-type]
         ({"next_step": PAGE}, "next_step"),
         ({"paid_with": PaidWith(method="card", last4="12345")}, "paid_with: last4"),
         ({"paid_with": PaidWith(method="")}, "paid_with: method"),

@@ -368,3 +368,20 @@ def test_magic_amounts_mentioned_only_where_working(
         http = merchant_at(running.base_url)
         for path in ("/", payment_page(http)):
             assert (b"Magic amounts" in http.request("GET", path)[2]) == is_on
+
+
+@pytest.mark.parametrize(
+    ("amount", "has_hint"), [("13.74", True), ("13.76", True), ("1.00", False)]
+)
+def test_slow_money_tells_how_to_move_the_clock(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    amount: str,
+    has_hint: bool,
+) -> None:
+    path = payment_page(http, amount=amount)
+    http.request("POST", path, b"decision=pay", FORM)
+    for address in (path, "/"):
+        page = http.request("GET", address)[2].decode()
+        command = f"application/json&#39; {sandbox.base_url}/_control/clock"
+        assert (command.replace("&#39;", "'") in page) is has_hint

@@ -917,6 +917,21 @@ def counts_the_time_of_slow_money(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(times, "_under_way", lambda order: timedelta())
 
 
+@mutant("days_until_paid")
+def takes_money_under_way_for_none(patch: pytest.MonkeyPatch) -> None:
+    real = interpreting.interpret
+
+    def interpret(facts: PaymentFacts, reviews: Any, answer: Any) -> Decision:
+        if isinstance(answer, Found) and answer.transaction.status is TransactionStatus.PROCESSING:
+            waits = dataclasses.replace(answer.transaction, status=TransactionStatus.PENDING)
+            answer = dataclasses.replace(answer, transaction=waits)
+        decision: Decision = real(facts, reviews, answer)
+        return decision
+
+    for module in (reconciling, polls):
+        patch.setattr(module, "interpret", interpret)
+
+
 @mutant("days_until_paid", among=MUTANTS_OF_THE_KIT)
 def releases_while_money_is_under_way(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(

@@ -1,5 +1,5 @@
 """The smallest shop once more, for proofs only: it tells others over the network what was paid and
-what was refunded.
+what was refunded, and the shopper of slow money.
 
 What the shop does itself is done by the smallest shop's own functions, whatever stands in their
 places. What arrives is kept in files, which outlive whoever sent it.
@@ -19,6 +19,7 @@ from typing import Any
 from tests.smallest_shop import plugin as smallest
 from tests.smallest_shop.driver import SmallestShopDriver
 from tillgate.hooks import (
+    Event,
     Order,
     OrderDescription,
     PaidOutcome,
@@ -29,7 +30,7 @@ from tillgate.hooks import (
     hookimpl,
     plugin_manager,
 )
-from tillgate.shop import enqueue_remote, pay_path
+from tillgate.shop import enqueue_remote, find_payment, pay_path, remote_events
 
 __all__ = ["NAME", "TellingDriver"]
 
@@ -95,6 +96,15 @@ class TellingShop:
                 payment_id=payment.id,
                 refund_id=refund.id,
             )
+
+    @hookimpl
+    def tillgate_event(self, event: Event) -> None:
+        """Have the shopper told that money is under way, and that it came to nothing."""
+        is_over = event.fields.get("was_under_way") and event.name != "payment.paid"
+        name = "waits" if event.name == "payment.processing" else "failed" if is_over else ""
+        payment = find_payment(NAME, reference=event.reference) if name else None
+        if payment and not remote_events(NAME, payment_id=payment.id, name=name):
+            enqueue_remote(NAME, payment.order.key, name, payment_id=payment.id)
 
     @hookimpl
     def tillgate_deliver(self, outbox_event: RemoteEvent) -> None:

@@ -210,6 +210,26 @@ def test_voucher_that_ends_later_is_reminded_of_later(world: World, payment: Pay
     assert len(mail.outbox) == 2
 
 
+@pytest.mark.parametrize(("days", "mails"), [(3, 3), (0.8, 2)])
+def test_voucher_that_appears_later_is_mailed(
+    world: World,
+    payment: Payment,
+    days: float,
+    mails: int,
+) -> None:
+    """The gateway first said that the money is on its way, and that nothing is to be done."""
+    finish(world, payment)
+    assert subjects() == [f"Order {payment.order.key}: Your payment is on its way"]
+    world.money.hold(payment.reference, voucher(world, days=days))
+    for _ in range(2):
+        pass_time(world, hours=3)
+    assert len(mail.outbox) == 2
+    assert "Pay the voucher by" in mail.outbox[1].subject
+    assert VOUCHER in mail.outbox[1].body
+    pass_time(world, days=2)
+    assert len(mail.outbox) == mails
+
+
 @pytest.mark.parametrize("days", [0.5, -1], ids=["short", "over"])
 def test_short_voucher_is_mailed_once(world: World, payment: Payment, days: float) -> None:
     finish(world, payment, voucher(world, days=days))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from payu_emulator.driver import SECRETS, account_at
-from payu_emulator.fake import CARD, CLIENT_SECRET, SECOND_KEY, FakePayU, signed
+from payu_emulator.fake import CARD, CLIENT_SECRET, SECOND_KEY, TRANSFER, FakePayU, signed
 from payu_emulator.wire import Fault, Json, Wire
 from tillgate import (
     Account,
@@ -31,6 +32,7 @@ from tillgate import (
     hooks,
     new_reference,
 )
+from tillgate.gateways import NextStep, PaidWith
 from tillgate.hooks import Hint, RefundOutcome
 from tillgate.money import decimals_of
 from tillgate.testing.leaks import everything_logged, holds_secret
@@ -287,9 +289,21 @@ def test_bank_transfer_is_under_way(fake: FakePayU, wire: Wire, account: Account
     fake.choose(request.reference)
     answer = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
     assert answer.status is TransactionStatus.PROCESSING
+    until = datetime.fromisoformat("2026-12-20T12:08:07.009+01:00")
+    assert answer.next_step == NextStep(until=until, is_transfer=True)
+    assert answer.paid_with == PaidWith(method="bank_transfer")
     number = payment.transaction_no
     assert hooks.close(account, request.reference, transaction_no=number) is False
     assert wire.of("close") == []
+
+
+@pytest.mark.parametrize("odd", [None, 7, "", "soon", "2026-12-20T12:08:07", "9" * 70])
+def test_odd_end_of_transfer_is_left_out(fake: FakePayU, account: Account, odd: object) -> None:
+    request, payment = created(account)
+    fake.choose(request.reference, {**TRANSFER, "validUntil": odd})
+    answer = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+    assert answer.status is TransactionStatus.PROCESSING
+    assert answer.next_step == NextStep(is_transfer=True), "the transfer is still to be made"
 
 
 def test_query_without_number_proves_nothing(account: Account) -> None:

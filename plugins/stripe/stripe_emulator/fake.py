@@ -413,9 +413,21 @@ class FakeStripe:
         """Let the shopper pay the voucher; return the session."""
         with self._lock:
             session = self.session_of(reference)
-            intent = self.intents[session["payment_intent"]]
-            method = intent["next_action"]["type"].removesuffix("_display_details")
+            intent = self._waiting(session)
+            kind = intent["next_action"]["type"].removesuffix("_display_details")
+            method = kind if kind in session["payment_method_types"] else stripe_objects.TRANSFER
             self._arrived(session, *self._attempt(session, method, "succeeded"))
+            return session
+
+    def end_voucher(self, reference: str) -> Json:
+        """Let a voucher that nobody has paid end; the session stays complete and unpaid."""
+        with self._lock:
+            session = self.session_of(reference)
+            self._waiting(session).update(
+                status="requires_payment_method",
+                payment_method=None,
+                next_action=None,
+            )
             return session
 
     def decline(
@@ -685,6 +697,13 @@ class FakeStripe:
         if intent["status"] != "processing":
             raise ValueError(f"The payment of {reference} is {intent['status']}.")
         return session, intent, self.charges[intent["latest_charge"]]
+
+    def _waiting(self, session: Json) -> Json:
+        """Return the payment intent of a voucher that is still to be paid."""
+        intent = self.intents[session["payment_intent"] or ""]
+        if intent["status"] != "requires_action":
+            raise ValueError(f"The voucher of {session['id']} is {intent['status']}.")
+        return intent
 
     def _intent(self, session: Json, method: str) -> Json:
         """Return the session's payment intent, which the first attempt creates."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 Json = dict[str, Any]
 
@@ -248,8 +248,18 @@ def last_payment_error(charge_id: str, code: str = "generic_decline") -> Json:
     }
 
 
+TRANSFER: Final = "customer_balance"
+"""Stripe's code of a bank transfer."""
+
+
 def voucher(method: str, expires: int) -> Json:
-    """Return the next action of a payment intent that waits for the payment of a voucher."""
+    """Return the next action of a payment intent that waits for the payment of a voucher, or for a
+    bank transfer, which has no end.
+    """
+    if method == TRANSFER:
+        kind = "display_bank_transfer_instructions"
+        page = "https://payments.stripe.com/bank_transfers/instructions/test_fake"
+        return {"type": kind, kind: {"hosted_instructions_url": page, "reference": "GDSXW2TQ7HTF"}}
     numbers: Json = {
         "oxxo": {"expires_after": expires, "number": "12345678901234567890123456789012"},
         "boleto": {

@@ -10,6 +10,7 @@ import threading
 import urllib.request
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -18,10 +19,18 @@ from urllib.parse import parse_qsl, urlsplit
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from stripe_emulator.fake import Answer, FakeStripe, Refusal
-from stripe_emulator.objects import Json
+from stripe_emulator.objects import TRANSFER, Json
 from tillgate_stripe.profile import from_units
 
 _NOTIFY_SECONDS: Final = 10
+_VOUCHERS: Final = {
+    "oxxo": "OXXO",
+    "boleto": "Boleto",
+    "konbini": "Konbini",
+    "multibanco": "Multibanco",
+    TRANSFER: "Bank transfer",
+}
+"""The methods by which a shopper takes a voucher, or bank details, and pays later."""
 _STYLE: Final = files("tillgate.sandbox") / "static" / "sandbox.css"
 _HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -50,12 +59,19 @@ class ClickableStripe(FakeStripe):
     def __init__(self, *, merchant: str, notify: str, secret: str, port: int = 0) -> None:
         super().__init__(port=port)
         self.pages, self.merchant, self.notify, self.secret = self.url, merchant, notify, secret
+        self.methods += _VOUCHERS
         self._shoppers: Mapping[str, tuple[Callable[[str], Json], str]] = {
             "pay": (self.pay, "checkout.session.completed"),
             "later": (self.pay_with_delay, "checkout.session.completed"),
             "decline": (self._decline, ""),
+            **{
+                method: (partial(self._take_voucher, method), "checkout.session.completed")
+                for method in _VOUCHERS
+            },
         }
         self._staff: Mapping[str, tuple[Callable[[str], Json], str]] = {
+            "voucher": (self.pay_voucher, "checkout.session.async_payment_succeeded"),
+            "end": (self.end_voucher, "checkout.session.async_payment_failed"),
             "settle": (self.settle, "checkout.session.async_payment_succeeded"),
             "fail": (self.fail_delayed, "checkout.session.async_payment_failed"),
             "refund": (self.refund_in_dashboard, "charge.refunded"),
@@ -104,6 +120,10 @@ class ClickableStripe(FakeStripe):
                         self._send(kind, reference)
                     return _redirect(session["success_url"])
             intent = self.intents.get(session["payment_intent"] or "")
+            if form.get("decision") == "voucher" and _waits(intent):
+                self.pay_voucher(reference)
+                self._send("checkout.session.async_payment_succeeded", reference)
+                return _redirect(session["success_url"])
             error = intent["last_payment_error"] if intent else None
             asked = next(
                 one.parameters
@@ -111,7 +131,20 @@ class ClickableStripe(FakeStripe):
                 if one.parameters.get("client_reference_id") == session["client_reference_id"]
             )
             item = asked["line_items"][0]["price_data"]["product_data"]
-            return _page("pay", session=session, item=item, error=error, merchant=self.merchant)
+            vouchers = {
+                method: name
+                for method, name in _VOUCHERS.items()
+                if method in session["payment_method_types"]
+            }
+            return _page(
+                "pay",
+                session=session,
+                item=item,
+                error=error,
+                merchant=self.merchant,
+                vouchers=vouchers,
+                waits=_waits(intent),
+            )
 
     def _dashboard(self, form: Mapping[str, str]) -> Answer:
         with self._lock:
@@ -141,6 +174,7 @@ class ClickableStripe(FakeStripe):
             "dispute": disputes[-1] if disputes else None,
             "is_reviewed": bool(review and review["open"]),
             "is_under_way": bool(intent and intent["status"] == "processing"),
+            "waits": _waits(intent),
             "is_paid": session["payment_status"] == "paid",
         }
 
@@ -157,6 +191,14 @@ class ClickableStripe(FakeStripe):
     def _decline(self, reference: str) -> Json:
         return self.decline(reference, code="insufficient_funds")
 
+    def _take_voucher(self, method: str, reference: str) -> Json:
+        """Let the shopper take a voucher, whose page is here too."""
+        session = self.take_voucher(reference, method)
+        action = self.intents[session["payment_intent"]]["next_action"]
+        page = "hosted_instructions_url" if method == TRANSFER else "hosted_voucher_url"
+        action[action["type"]][page] = f"{self.url}/c/pay/{session['id']}"
+        return session
+
     def _decide(self, reference: str, status: str) -> Json:
         charge = self.charge_of(reference)
         found = [one for one in self.disputes.values() if one["charge"] == charge["id"]]
@@ -166,6 +208,11 @@ class ClickableStripe(FakeStripe):
         """Notify the shop, from a thread of its own: Stripe waits for no answer either."""
         headers, body = self.signed(self.event(kind, reference), self.secret)
         threading.Thread(target=_post, args=(self.notify, headers, body), daemon=True).start()
+
+
+def _waits(intent: Json | None) -> bool:
+    """Tell whether a voucher is still to be paid."""
+    return bool(intent and intent["status"] == "requires_action")
 
 
 def _post(url: str, headers: Mapping[str, str], body: bytes) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from stripe_emulator.driver import account_at
 from stripe_emulator.fake import FakeStripe
+from stripe_emulator.objects import TRANSFER
 from tillgate import (
     Account,
     Money,
@@ -225,9 +226,32 @@ def test_failed_debit_says_why(fake: FakeStripe, account: Account) -> None:
     assert found.status is TransactionStatus.FAILED
     assert found.decline_reason is not None
     assert found.decline_reason.code == "generic_decline"
+    assert found.paid_with == PaidWith(method="sepa_debit")
 
 
 # Vouchers -----------------------------------------------------------------------------------------
+
+
+def test_transfer_is_no_voucher(fake: FakeStripe, account: Account) -> None:
+    fake.methods.append(TRANSFER)
+    payment = opened(account, currency="EUR")
+    fake.take_voucher(payment[0], TRANSFER)
+    waits = query(account, payment)
+    step = waits.next_step
+    assert waits.paid_with == PaidWith(method="bank_transfer")
+    assert step is not None
+    assert (step.is_transfer, step.until) == (True, None)
+    assert step.url is not None
+    fake.pay_voucher(payment[0])
+    assert query(account, payment).paid_with == PaidWith(method="bank_transfer")
+
+
+def test_voucher_that_ends_has_failed(fake: FakeStripe, account: Account) -> None:
+    payment = opened(account, currency="MXN")
+    fake.take_voucher(payment[0], "oxxo")
+    fake.end_voucher(payment[0])
+    found = query(account, payment)
+    assert (found.status, found.next_step) == (TransactionStatus.FAILED, None)
 
 
 @pytest.mark.parametrize("method", VOUCHERS)
@@ -239,6 +263,8 @@ def test_voucher_has_page_and_end(fake: FakeStripe, account: Account, method: st
     assert found.next_step is not None
     assert found.next_step.url is not None
     assert found.next_step.until is not None
+    assert found.next_step.is_transfer is False
+    assert found.paid_with == PaidWith(method=method)
     assert found.next_step.url.startswith(f"https://payments.stripe.com/{method}/voucher/")
     left = found.next_step.until - datetime.now(UTC)
     assert timedelta(days=2) < left < timedelta(days=4)

@@ -100,6 +100,37 @@ def test_debit_ends_in_dashboard(
     assert found.status is status
 
 
+@pytest.mark.parametrize(
+    ("action", "status"),
+    [("voucher", TransactionStatus.PAID), ("end", TransactionStatus.FAILED)],
+)
+def test_voucher_ends_in_dashboard(
+    stripe: ClickableStripe,
+    account: Account,
+    action: str,
+    status: TransactionStatus,
+) -> None:
+    request, payment = created(account)
+    assert "Konbini" in httpx.get(payment.payment_url).text
+    pressed(payment.payment_url, decision="konbini")
+    waits = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+    assert waits.next_step is not None
+    assert waits.next_step.url == payment.payment_url.partition("#")[0]
+    assert "Pay the voucher" in httpx.get(payment.payment_url).text
+    assert pressed(stripe.url, action=action, session=payment.transaction_no).status_code == 303
+    found = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+    assert found.status is status
+    assert pressed(stripe.url, action=action, session=payment.transaction_no).status_code == 409
+
+
+def test_voucher_is_paid_at_its_page(account: Account) -> None:
+    request, payment = created(account)
+    for decision in ("oxxo", "voucher", "voucher"):  # a double click
+        pressed(payment.payment_url, decision=decision)
+    found = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+    assert found.status is TransactionStatus.PAID
+
+
 def test_dashboard_refunds_and_disputes(stripe: ClickableStripe, account: Account) -> None:
     request, payment = created(account)
     pressed(payment.payment_url, decision="pay")

@@ -37,10 +37,11 @@ _LABELS: Final[Mapping[str, str | Promise]] = {
     PaymentMethod.EASYPAISA: "Easypaisa",
     "cashapppay": "Cash App Pay",
     "card": gettext_lazy("Credit or debit card"),
+    "bank_transfer": gettext_lazy("Bank transfer"),
     "checkout": gettext_lazy("Card or another way to pay"),
 }
 """Tillgate's own names of payment methods for shoppers; `checkout` is a page that lets them
-choose.
+choose, and `bank_transfer` what they may have chosen there.
 """
 
 _KINDS: Final = dict.fromkeys(

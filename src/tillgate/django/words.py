@@ -65,6 +65,7 @@ EVENTS: Final[Mapping[str, Word]] = {
     "payment.created": Word(_("Payment started"), "plus", "wait"),
     "payment.pending": Word(_("Waiting for the shopper"), "clock", "wait"),
     "payment.processing": Word(_("The money is on its way"), "clock", "wait"),
+    "payment.next-step": Word(_("A voucher or transfer is to be paid"), "clock", "wait"),
     "payment.paid": Word(_("Paid"), "check", "good"),
     "payment.failed": Word(_("Payment failed"), "cross", "bad"),
     "payment.closed": Word(_("Payment closed"), "lock"),

@@ -137,7 +137,10 @@ _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
         "text": _text(500, may_be_empty=True),
         "for_shopper": ("True or False", lambda value: isinstance(value, bool)),
     },
-    NextStep: {"until": _TIME_OR_NONE},
+    NextStep: {
+        "until": _TIME_OR_NONE,
+        "is_transfer": ("True or False", lambda value: isinstance(value, bool)),
+    },
     ReportedRefund: {
         "amount": _EXACT_AMOUNT,
         "refund_no": _text(LONGEST_NUMBER, may_be_none=True),

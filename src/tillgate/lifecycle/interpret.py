@@ -48,7 +48,7 @@ class PaymentFacts:
 
     The payment page times out at `closes_at`, and the grace after that ends at `expires_at`, which
     counts where `closes_at` is missing. `refunded` is the amount that Tillgate has refunded, or is
-    refunding.
+    refunding. `is_processing`: its money is under way.
     """
 
     reference: str
@@ -59,6 +59,7 @@ class PaymentFacts:
     currency: str
     transaction_no: str | None = None
     refunded: Decimal = Decimal(0)
+    is_processing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +108,8 @@ class Decision:
     `status` may be the old status. `review` is the reason of a case for staff, with the compared
     `facts`. `reported_paid`: the gateway says paid, and a check failed. `is_understood` is false
     for an unknown status word. `is_processing`: the shopper has finished, and the money is on its
-    way. `detail` is for people; no code reads it (I13).
+    way; an answer that says nothing of it leaves it as it was. `detail` is for people; no code
+    reads it (I13).
     """
 
     status: PaymentStatus
@@ -270,7 +272,11 @@ def _unclear(facts: PaymentFacts, found: Transaction, *, is_watched: bool) -> De
     """Return the meaning of an unknown word, or of "refunded" about a payment that was never seen
     paid.
     """
-    decision = replace(_to(facts, found, facts.status, _unrecognised(found)), is_understood=False)
+    decision = replace(
+        _to(facts, found, facts.status, _unrecognised(found)),
+        is_understood=False,
+        is_processing=facts.is_processing,
+    )
     # While the page is open the next poll may bring a word that we know.
     if is_watched:
         return decision
@@ -360,6 +366,7 @@ def _not_found(facts: PaymentFacts, answer: NotFound) -> Decision:
             status=facts.status,
             transaction_no=facts.transaction_no,
             detail=detail,
+            is_processing=facts.is_processing,
         )
         if facts.refunded >= facts.amount:
             return unchanged
@@ -380,6 +387,7 @@ def _not_found(facts: PaymentFacts, answer: NotFound) -> Decision:
         status=facts.status,
         transaction_no=facts.transaction_no,
         detail="the gateway knows no such reference",
+        is_processing=facts.is_processing,
     )
 
 
@@ -413,6 +421,7 @@ def _held(
         review=reason,
         facts=compared,
         reported_paid=found.status is TransactionStatus.PAID,
+        is_processing=facts.is_processing,
     )
 
 

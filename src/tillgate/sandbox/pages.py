@@ -182,6 +182,7 @@ def _show_payment_page(
             now=control.clock(),
             message=message,
             magic_amounts=service.options.magic_amounts,
+            base_url=service.options.public_url,
         )
 
 

@@ -67,12 +67,13 @@ class DeclineReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStep:
-    """The next step of the shopper at the gateway, such as paying a voucher or making a
-    transfer: its page, and until when, each as far as the gateway says it.
+    """The next step of the shopper at the gateway: its page, and until when, each as far as the
+    gateway says it. It is a voucher to be paid or, with `is_transfer`, a bank transfer to be made.
     """
 
     url: str | None = None
     until: datetime | None = None
+    is_transfer: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +158,7 @@ class PaymentDetails:
             "next_step": lambda found: NextStep(
                 url=found.get("url"),
                 until=_moment(found.get("until")),
+                is_transfer=found.get("is_transfer") is True,
             ),
             "numbers": tuple,
             "disputes": lambda found: tuple(map(_dispute, found)),

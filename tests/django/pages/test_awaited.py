@@ -88,6 +88,27 @@ def test_voucher_says_what_is_known(
     assert ("Show the voucher" in links_of(page)) is has_link
 
 
+@pytest.mark.parametrize(
+    ("days", "title", "text"),
+    [
+        (3, "Make the bank transfer by", "The shop waits for your transfer until"),
+        (None, "Make the bank transfer", "while it waits for your transfer"),
+        (-1, "The time for the bank transfer has passed", "If you made it in time"),
+    ],
+)
+def test_transfer_is_no_voucher(world: World, days: int | None, title: str, text: str) -> None:
+    until = world.time.now() + timedelta(days=days) if days else None
+    payment = finish(world, NextStep(url=VOUCHER, until=until, is_transfer=True))
+    page = text_of(come_back(world, payment))
+    assert f"<h1>{title}" in page
+    assert text in page
+    assert ("Show the bank details" in links_of(page)) is (days != -1)
+    pay_page = text_of(world.client.get(world.way_to_pay(payment.order.key)))
+    assert title in pay_page
+    assert "do not make the bank transfer as well" in pay_page
+    assert "oucher" not in f"{page}{pay_page}".replace(VOUCHER, "")
+
+
 def test_voucher_that_ends_at_midnight_names_day_before(world: World) -> None:
     until = dates.start_of(dates.local(world.time.now()).date() + timedelta(days=3))
     payment = finish(world, NextStep(url=VOUCHER, until=until))

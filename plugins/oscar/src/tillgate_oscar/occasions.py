@@ -23,15 +23,20 @@ def follow(event: Event) -> None:
         queue(payment, event)
 
 
-def _tell_of_wait(payment: shop.PaymentState, _event: Event) -> None:
+def _tell_of_wait(payment: shop.PaymentState, event: Event) -> None:
     """Queue the mail that money is on its way, or that a voucher is to be paid, and the reminder of
     the voucher.
+
+    A voucher that appears later contradicts the first mail, "You need not pay again": one more says
+    what is to be paid.
     """
+    most = 2 if event.name == _NEXT_STEP else 1
     with shop.locked_order(PLUGIN, payment.order.key) as ours:
         found, number = ours.payment(payment.id), ours.key
         if found is None or not found.is_processing:
             return
-        if not shop.remote_events(PLUGIN, payment_id=payment.id, name=mail.WAITS_MAIL):
+        told = shop.remote_events(PLUGIN, payment_id=payment.id, name=mail.WAITS_MAIL)
+        if len(told) < most:
             mail.queue(mail.WAITS_MAIL, number, payment_id=payment.id)
         is_reminded = shop.remote_events(PLUGIN, payment_id=payment.id, name=mail.VOUCHER_MAIL)
         delay = mail.until_reminder(found.awaited) if found.awaited else None
@@ -82,8 +87,10 @@ def _tell_of_loss(payment: shop.PaymentState, event: Event) -> None:
                     mail.queue(mail.DISPUTE_MAIL, number, data=data, **about)
 
 
+_NEXT_STEP: Final = "payment.next-step"
 _QUEUES: Final[Mapping[str, Callable[[shop.PaymentState, Event], None]]] = {
     "payment.processing": _tell_of_wait,
+    _NEXT_STEP: _tell_of_wait,
     "payment.failed": _ask_to_pay,
     "payment.closed": _ask_to_pay,
     "payment.expired": _ask_to_pay,

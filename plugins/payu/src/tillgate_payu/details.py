@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final, TypedDict
 
 from tillgate import TransactionStatus
-from tillgate.gateways import DeclineReason, PaidWith
+from tillgate.gateways import DeclineReason, NextStep, PaidWith
 from tillgate_payu.profile import CARD
 
 Json = Mapping[str, Any]
 
+_BANK_TRANSFER: Final = "bank_transfer"
 _LONGEST_WORD: Final = 64
 _LONGEST_TEXT: Final = 500
 _LAST_FOUR: Final = re.compile(r".*[*xX](\d{4})", re.ASCII)
@@ -36,18 +39,34 @@ def of_order(answer: Json, transactions: Sequence[Json], status: TransactionStat
     is_paid = status is TransactionStatus.PAID
     return Details(
         # of several attempts PayU does not mark the one that paid
-        paid_with=_paid_with(good[0]) if is_paid and len(good) == 1 else None,
+        paid_with=_paid_with(good[0]) if len(good) == 1 and (is_paid or _wires(good)) else None,
         decline_reason=_decline_reason(bad[-1]) if bad and not is_paid else None,
         numbers=_numbers(answer),
     )
 
 
-def awaits_transfer(transactions: Sequence[Json]) -> bool:
-    """Return whether the shopper has chosen a bank transfer, which takes days."""
-    return any(_part(one, "wireTransfer") for one in transactions)
+def transfer(transactions: Sequence[Json]) -> NextStep | None:
+    """Return the bank transfer that the shopper has chosen and still has to make, with the newest
+    attempt's end. PayU has shown the bank details, and its answers have no page of them.
+    """
+    wires = _wires(transactions)
+    return NextStep(until=_moment(wires[-1]), is_transfer=True) if wires else None
+
+
+def _wires(transactions: Sequence[Json]) -> list[Json]:
+    return [one for one in transactions if _part(one, "wireTransfer")]
+
+
+def _moment(transaction: Json) -> datetime | None:
+    with suppress(ValueError):
+        found = datetime.fromisoformat(_word(transaction, "validUntil"))
+        return found if found.tzinfo else None
+    return None
 
 
 def _paid_with(transaction: Json) -> PaidWith | None:
+    if _wires([transaction]):
+        return PaidWith(method=_BANK_TRANSFER)
     value = _word(_part(transaction, "payMethod"), "value")
     if not value:
         return None

@@ -170,7 +170,8 @@ def tillgate_query(
     word, currency = str(order.get("status")), order.get("currencyCode")
     status = _STATUSES.get(word, TransactionStatus.UNRECOGNISED)
     transactions = [] if word == "NEW" else _transactions(call, transaction_no)
-    if status is TransactionStatus.PENDING and details.awaits_transfer(transactions):
+    step = details.transfer(transactions) if status is TransactionStatus.PENDING else None
+    if step:
         status = TransactionStatus.PROCESSING
     is_paid = status is TransactionStatus.PAID
     return Transaction(
@@ -183,6 +184,7 @@ def tillgate_query(
         settle_currency=None,
         raw={name: order[name] for name in _EVIDENCE if name in order},
         refunds=_refunds(call, transaction_no, str(currency)) if is_paid else (),
+        next_step=step,
         **details.of_order(answer, transactions, status),
     )
 
@@ -320,7 +322,7 @@ def tillgate_close(
     _, order = _retrieve(call, transaction_no)
     if order.get("extOrderId") != reference:
         raise call.unknown("the answer is about another order")
-    if order.get("status") in ("NEW", "PENDING") and not details.awaits_transfer(
+    if order.get("status") in ("NEW", "PENDING") and not details.transfer(
         _transactions(call, transaction_no),
     ):
         with suppress(Refused):  # the shopper was quicker

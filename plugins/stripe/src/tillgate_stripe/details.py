@@ -22,9 +22,11 @@ _LONGEST_WORD: Final = 64
 _LONGEST_NUMBER: Final = 255
 _LONGEST_TEXT: Final = 500
 _PAGE: Final = re.compile(
-    r"https://(?:[A-Za-z0-9-]{1,63}\.){1,4}[A-Za-z]{2,20}/[A-Za-z0-9\-._~:/?#@!$&'()*+,;=%]{0,2000}",
+    r"(?:https://(?:[A-Za-z0-9-]{1,63}\.){1,4}[A-Za-z]{2,20}|http://127\.0\.0\.1:\d{1,5})"
+    r"/[A-Za-z0-9\-._~:/?#@!$&'()*+,;=%]{0,2000}",
     re.ASCII,
 )
+"""A page of Stripe, or of an imitation on this machine."""
 _LAST_FOUR: Final = re.compile(r"\d{4}", re.ASCII)
 
 _FOR_SHOPPERS: Final = frozenset(
@@ -51,12 +53,16 @@ _FOR_SHOPPERS: Final = frozenset(
 the others, such as `stolen_card`, it says not to tell more than that the card was declined.
 """
 
+_TRANSFER: Final = "display_bank_transfer_instructions"
+_BANK_TRANSFER: Final = "bank_transfer"
+"""Tillgate's code of what Stripe calls `customer_balance`."""
+_DETAILS: Final = "_display_details"
 _VOUCHERS: Final = {
     "oxxo_display_details": ("hosted_voucher_url", "expires_after"),
     "boleto_display_details": ("hosted_voucher_url", "expires_at"),
     "konbini_display_details": ("hosted_voucher_url", "expires_at"),
     "multibanco_display_details": ("hosted_voucher_url", "expires_at"),
-    "display_bank_transfer_instructions": ("hosted_instructions_url", ""),
+    _TRANSFER: ("hosted_instructions_url", ""),
 }
 """The next actions that are a voucher or a transfer, with the fields of its page and its end
 (docs.stripe.com/api/payment_intents/object, `next_action`). A transfer has no end.
@@ -82,10 +88,12 @@ def of_payment(session: Json, status: TransactionStatus, *, sandbox: bool) -> De
     number = _word(intent.get("id") or session.get("payment_intent"), _LONGEST_NUMBER)
     is_paid = status is TransactionStatus.PAID
     has_attempt = is_paid or status is TransactionStatus.PROCESSING
+    # of a debit or a voucher that failed too, by which the mail about it names it
+    is_chosen = has_attempt or status is TransactionStatus.FAILED
     currency = str(session.get("currency") or "").upper()
     moved = _part(charge, "balance_transaction") if is_paid else {}
     return Details(
-        paid_with=_paid_with(charge) if has_attempt else None,
+        paid_with=(_paid_with(charge) or _taken(intent)) if is_chosen else None,
         fee=_money(moved, "fee", currency),
         net=_money(moved, "net", currency),
         decline_reason=None if has_attempt else _decline_reason(intent, charge),
@@ -136,15 +144,24 @@ def _word(found: object, longest: int = _LONGEST_WORD) -> str:
 def _paid_with(charge: Json) -> PaidWith | None:
     details = _part(charge, "payment_method_details")
     method = _word(details.get("type"))
-    if not method or charge.get("status") not in ("succeeded", "pending"):
+    if not method or charge.get("status") not in ("succeeded", "pending", "failed"):
         return None
     card = _part(details, "card")
     last4 = _word(card.get("last4"))
     return PaidWith(
-        method=method,
+        method=_BANK_TRANSFER if method == "customer_balance" else method,
         brand=_word(card.get("brand")),
         last4=last4 if _LAST_FOUR.fullmatch(last4) else "",
     )
+
+
+def _taken(intent: Json) -> PaidWith | None:
+    """Return the method of a voucher or transfer that is still to be paid: it has no charge yet."""
+    kind = _word(_part(intent, "next_action").get("type"))
+    if kind not in _VOUCHERS:
+        return None
+    is_transfer = kind == _TRANSFER
+    return PaidWith(method=_BANK_TRANSFER if is_transfer else kind.removesuffix(_DETAILS))
 
 
 def _money(moved: Json, name: str, currency: str) -> Money | None:
@@ -183,4 +200,8 @@ def _next_step(intent: Json) -> NextStep | None:
     voucher, (page, end) = _part(action, kind), _VOUCHERS[kind]
     url = voucher.get(page)
     is_page = isinstance(url, str) and _PAGE.fullmatch(url)
-    return NextStep(url=url if is_page else None, until=_time(voucher.get(end)))
+    return NextStep(
+        url=url if is_page else None,
+        until=_time(voucher.get(end)),
+        is_transfer=kind == _TRANSFER,
+    )

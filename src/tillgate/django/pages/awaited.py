@@ -25,7 +25,8 @@ class Awaited:
 
     `is_voucher`: a voucher or transfer is still to be paid. `url` is its page, or empty, and
     `link_text` the text of a link there; `until` is its end, with a time zone, or None; `is_over`:
-    that end has passed. `title` is empty while the shopper has not finished paying.
+    that end has passed. `not_too` asks a shopper who pays in another way not to pay it as well.
+    `title` is empty while the shopper has not finished paying.
     """
 
     title: str
@@ -33,6 +34,7 @@ class Awaited:
     is_voucher: bool = False
     url: str = ""
     link_text: str = ""
+    not_too: str = ""
     until: datetime | None = None
     is_over: bool = False
 
@@ -50,13 +52,15 @@ class Awaited:
                 ),
             )
         is_over = step.until is not None and step.until <= timezone.now()
+        texts = _transfer() if step.is_transfer else _voucher()
         url = "" if is_over else step.url or ""
         return cls(
-            title=_title(step.until, is_over=is_over),
-            text=_text(step.until, is_over=is_over, has_page=bool(step.url)),
+            title=_title(texts, step.until, is_over=is_over),
+            text=_text(texts, step.until, is_over=is_over, has_page=bool(step.url)),
             is_voucher=True,
             url=url,
-            link_text=_("Show the voucher") if url else "",
+            link_text=texts.link if url else "",
+            not_too=texts.not_too,
             until=step.until,
             is_over=is_over,
         )
@@ -79,33 +83,88 @@ def may_be_paid() -> str:
     )
 
 
-def _title(until: datetime | None, *, is_over: bool) -> str:
-    if until is None:
-        return _("Pay the voucher")
-    if is_over:
-        return _("The time to pay the voucher has passed")
-    # a voucher that ends at midnight has to be paid on the day before
-    day = date_format(dates.local(until - timedelta(seconds=1)), "MONTH_DAY_FORMAT")
-    return _("Pay the voucher by %(day)s") % {"day": day}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Texts:
+    """The texts about one kind of next step: its title without and with an end and after it, and
+    what else a shopper needs to know.
+    """
+
+    title: str
+    by: str
+    over: str
+    if_over: str
+    link: str
+    kept: str
+    kept_until: str
+    where: str
+    if_paid: str
+    not_too: str
 
 
-def _text(until: datetime | None, *, is_over: bool, has_page: bool) -> str:
-    if is_over:
-        return _(
+def _voucher() -> _Texts:
+    return _Texts(
+        title=_("Pay the voucher"),
+        by=_("Pay the voucher by %(day)s"),
+        over=_("The time to pay the voucher has passed"),
+        if_over=_(
             "If you paid it in time, your money is on its way, and you need not pay again. If you "
             "did not, please do not pay it any more: pay in another way.",
-        )
-    if until is None:
-        end = _(
+        ),
+        link=_("Show the voucher"),
+        kept=_(
             "The shop keeps your order as long as the voucher is valid. After that you can pay in "
             "another way for a while.",
-        )
-    else:
-        moment = dates.local(until)
-        end = _(
+        ),
+        kept_until=_(
             "The voucher is valid until %(until)s, and the shop keeps your order until then. After "
             "that you can pay in another way for a while.",
-        ) % {"until": f"{date_format(moment, 'DATE_FORMAT')} {date_format(moment, 'H:i T')}"}
-    where = _("The payment service has shown you the voucher or sent it to you.")
-    paid = _("If you have paid it, you need do nothing more: the money may need some days.")
-    return " ".join([*([] if has_page else [where]), end, paid])
+        ),
+        where=_("The payment service has shown you the voucher or sent it to you."),
+        if_paid=_("If you have paid it, you need do nothing more: the money may need some days."),
+        not_too=_("If you pay in another way now, do not pay the voucher as well."),
+    )
+
+
+def _transfer() -> _Texts:
+    return _Texts(
+        title=_("Make the bank transfer"),
+        by=_("Make the bank transfer by %(day)s"),
+        over=_("The time for the bank transfer has passed"),
+        if_over=_(
+            "If you made it in time, your money is on its way, and you need not pay again. If you "
+            "did not, please do not make it any more: pay in another way.",
+        ),
+        link=_("Show the bank details"),
+        kept=_(
+            "The shop keeps your order while it waits for your transfer. After that you can pay "
+            "in another way for a while.",
+        ),
+        kept_until=_(
+            "The shop waits for your transfer until %(until)s, and keeps your order until then. "
+            "After that you can pay in another way for a while.",
+        ),
+        where=_("The payment service has shown you the bank details or sent them to you."),
+        if_paid=_("If you have made it, you need do nothing more: the money may need some days."),
+        not_too=_("If you pay in another way now, do not make the bank transfer as well."),
+    )
+
+
+def _title(texts: _Texts, until: datetime | None, *, is_over: bool) -> str:
+    if until is None:
+        return texts.title
+    if is_over:
+        return texts.over
+    # a voucher that ends at midnight has to be paid on the day before
+    day = date_format(dates.local(until - timedelta(seconds=1)), "MONTH_DAY_FORMAT")
+    return texts.by % {"day": day}
+
+
+def _text(texts: _Texts, until: datetime | None, *, is_over: bool, has_page: bool) -> str:
+    if is_over:
+        return texts.if_over
+    end = texts.kept
+    if until is not None:
+        moment = dates.local(until)
+        shown = f"{date_format(moment, 'DATE_FORMAT')} {date_format(moment, 'H:i T')}"
+        end = texts.kept_until % {"until": shown}
+    return " ".join([*([] if has_page else [texts.where]), end, texts.if_paid])

@@ -60,12 +60,6 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
             )
         if not payment.is_open:
             raise InvalidRequest("payment", payment.reference, f"is {payment.status} by now")
-        if payment.is_processing:
-            raise InvalidRequest(
-                "payment",
-                payment.reference,
-                "is on its way: the gateway has not said that it failed",
-            )
         if timezone.now() < payment.expires_at:
             raise InvalidRequest(
                 "payment",

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tillgate import hooks
 from tillgate.django.models import Payment, PaymentNumber
+from tillgate.django.orders.timeline import record
 from tillgate.hooks.boundary import LONGEST_NUMBER
 from tillgate.lifecycle import Answer, Found
 from tillgate.wire.details import PaymentDetails
@@ -31,8 +32,9 @@ def is_storable(text: object) -> bool:
     return isinstance(text, str) and 0 < len(text) <= LONGEST_NUMBER and storable(text) == text
 
 
-def note_details(payment: Payment, answer: Answer) -> None:
-    """Write the details of an answer about this payment, where they are new.
+def note_details(payment: Payment, answer: Answer, actor: str) -> None:
+    """Write the details of an answer about this payment, where they are new, and record a next step
+    that appears only while the money is under way.
 
     They move no money and no status, so the order's lock is not needed: the newest answer counts.
     """
@@ -47,8 +49,11 @@ def note_details(payment: Payment, answer: Answer) -> None:
         return
     last4 = found.paid_with.last4[:4] if found.paid_with else ""
     Payment.objects.filter(pk=payment.pk).update(details=details, last4=last4)
-    known = payment.details.get("numbers", ())
+    known, had_step = payment.details.get("numbers", ()), "next_step" in payment.details
     payment.details = details
+    if found.next_step and not had_step and payment.is_open and payment.is_processing:
+        # the event of money under way, before it, told of no step
+        record("payment.next-step", payment.order, actor, "", payment=payment)
     new = [PaymentNumber(payment=payment, number=one) for one in found.numbers if one not in known]
     if new:
         PaymentNumber.objects.bulk_create(new, ignore_conflicts=True)

@@ -265,6 +265,7 @@ def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:
         closes_at=payment.page_closes_at,
         transaction_no=payment.transaction_no,
         refunded=refunded,
+        is_processing=payment.is_processing,
     )
 
 
@@ -304,7 +305,7 @@ def write_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
 
     Return the payment itself where the answer leaves its order alone, else its row as it is then.
     """
-    note_details(payment, answer)
+    note_details(payment, answer, actor)
     decision = interpret(facts_of(payment), (), answer)
     payment.is_in_doubt = not decision.is_in_order
     if is_unchanged(payment, decision) and not refund_news(payment, answer):

@@ -125,7 +125,7 @@ class _Answers:
         self._turn.work.count(self._turn.chore.name)
         with self._turn.guarded(f"payment {payment.reference}"):
             note_closed(payment)
-            note_details(payment, answer)
+            note_details(payment, answer, "worker")
         if decision.is_conclusive and not isinstance(answer, Inconclusive):
             # `write_answer` concludes an answer that moves the payment, with all that is known
             # then.
