@@ -26,12 +26,14 @@ from pretix.base.signals import (
     periodic_task,
     register_data_exporters,
     register_data_shredders,
+    register_mail_placeholders,
     register_notification_types,
     register_payment_providers,
 )
 from pretix.control.signals import (
     html_page_start,
     nav_event,
+    nav_event_settings,
     order_info,
     order_search_filter_q,
 )
@@ -97,6 +99,22 @@ def navigation(sender: Any, request: Any, **_kwargs: Any) -> list[dict[str, Any]
     ]
 
 
+@receiver(nav_event_settings, dispatch_uid="tillgate_pretix_nav_settings")
+def settings_navigation(sender: Any, request: Any, **_kwargs: Any) -> list[dict[str, Any]]:
+    """Add a link to the texts of the mails. pretix asks for staff who may change settings."""
+    from tillgate_pretix import mail_settings  # its forms are not ready yet when the signals are
+
+    is_here = request.resolver_match.view_name == "plugins:tillgate_pretix:mails"
+    url = mail_settings.page_url(sender)
+    return [{"label": _("Emails about payments"), "url": url, "active": is_here}]
+
+
+@receiver(register_mail_placeholders, dispatch_uid="tillgate_pretix_placeholders")
+def mail_placeholders(sender: Any, **_kwargs: Any) -> list[Any]:
+    """Register the placeholders of our mails."""
+    return list(mail.placeholders())
+
+
 @receiver(register_notification_types, dispatch_uid="tillgate_pretix_notifications")
 def notifications(sender: Any, **_kwargs: Any) -> Any:
     """Let staff choose to be notified of a payment that needs review."""
@@ -119,15 +137,13 @@ def order_page(sender: Any, order: Any, request: Any, **_kwargs: Any) -> str:
 
 @receiver(html_page_start, dispatch_uid="tillgate_pretix_warnings")
 def payment_pages(sender: Any, **_kwargs: Any) -> str:
-    """Warn on pretix's pages about payment that attendees cannot pay. pretix sends the request as
-    the sender.
+    """Warn on pretix's pages about payment that attendees cannot pay, and lead from its page about
+    mail to ours. pretix sends the request as the sender.
     """
     # here, since pretix's views are not ready yet when the signals are
-    from tillgate_pretix import (
-        connection,
-    )
+    from tillgate_pretix import connection, mail_settings
 
-    return connection.warnings_html(sender)
+    return connection.warnings_html(sender) or mail_settings.hint_html(sender)
 
 
 @receiver(order_info_top, dispatch_uid="tillgate_pretix_order_info_top")
