@@ -1061,7 +1061,7 @@ def test_underpaid_order_lets_rest_be_paid(world: World) -> None:
     world.shopper_pays(rest)
     world.gateway_notification(rest)
     assert (world.shop.is_paid(key), world.shop.times_paid(key)) == (True, 1)
-    assert world.reviews() == [], "to give $12.50 back now would leave the order unpaid"
+    assert world.reviews() == [], "to give USD 12.50 back now would leave the order unpaid"
 
 
 def test_dearer_paid_order_gets_another_bill(
