@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from typing import Any, Final
 
 from django.db import transaction
@@ -222,9 +223,33 @@ def log_entry_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
         instance.data = json.dumps(data, sort_keys=True)
 
 
-@log_entry_types.new_from_dict({orders.REVIEW_LOGGED: _("Payments need review: {message}")})
+_ABOUT_REFUNDS: Final = {
+    refunds.NOT_CANCELLED: _(
+        "The refund of payment {reference} goes on: the payment service has accepted it, so it "
+        "cannot be cancelled any more.",
+    ),
+    refunds.MAYBE_TWICE: _(
+        "The refund of {amount} of payment {reference} was on its way when it was marked as done, "
+        "and the payment service may have made it. If the money was refunded in another way too, "
+        "the shopper has it twice.",
+    ),
+}
+
+
+@log_entry_types.new()
 class ReviewLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has no types
-    """The text of reviews in the order's history."""
+    """The text of reviews in the order's history, in the language of who reads it."""
+
+    action_type = orders.REVIEW_LOGGED
+
+    def display(self, logentry: Any, data: dict[str, Any]) -> str:
+        """Return the title of the review, or the sentence about a refund."""
+        reason = str(data.get("reason", ""))
+        if reason in _ABOUT_REFUNDS:
+            return str(_ABOUT_REFUNDS[reason]).format_map(defaultdict(lambda: "?", data))
+        title = shop.review_title(reason) or data.get("message") or "?"
+        said = str(_("Payment needs review: {}")).format(title)
+        return f"{said} ({data['reference']})" if data.get("reference") else said
 
 
 @log_entry_types.new_from_dict(
