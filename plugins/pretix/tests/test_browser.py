@@ -4,6 +4,7 @@ a desktop.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from django.conf import settings as project
 from playwright.sync_api import Browser, Page, expect
 
 from tests.shopping import event_of, order_of, staff
+from tests.test_mails import PAGE as MAILS
 from tests.test_paying import expired
 from tests.test_settings import FORM
 from tests.test_staff import PAGE
@@ -172,3 +174,57 @@ def test_staff_refund_a_second_payment_by_keyboard(
     page.get_by_role("button", name="Refund USD 12.50").press("Enter")
     expect(page.get_by_text("Resolved: ")).to_be_visible()
     assert world.refunded_amount(payment) == payment.amount
+
+
+def styled(world: World, **colours: str) -> None:
+    """Give the event a name and colours of its own."""
+    event = event_of(world)
+    event.name = "Sommerfest"
+    event.save(update_fields=["name"])
+    for name, colour in colours.items():
+        event.settings.set(name, colour)
+
+
+@pytest.mark.parametrize("colour", ["#7f00ff", "#ffee00"])
+def test_waiting_page_has_colours_of_event(page: Page, world: World, colour: str) -> None:
+    """A colour that is too light for text is darker."""
+    styled(world, primary_color=colour, theme_color_background="#102030")
+    payment = world.pay_page(world.order())
+    page.goto(f"/_tillgate/return/{payment.return_key}/?wait=41&status=pending")
+    expect(page.get_by_role("link", name="Sommerfest")).to_be_visible()
+    assert page.title().endswith("| Sommerfest")
+    name = "light" if colour == "#ffee00" else "dark"
+    check(page, f"return-{name}")
+    button = page.get_by_role("link", name="Pay now")
+    shown = button.evaluate("one => getComputedStyle(one).backgroundColor")
+    assert shown == "rgb(127, 0, 255)" if name == "dark" else shown != "rgb(255, 238, 0)"
+    page.get_by_role("link", name="Sommerfest").click()
+    expect(page).to_have_url(re.compile(r"/org/conf/$"))
+
+
+def test_other_browser_reads_outcome_on_event_page(page: Page, world: World) -> None:
+    styled(world, primary_color="#7f00ff")
+    key = world.order()
+    payment = world.pay_page(key)
+    world.shopper_pays(payment)
+    world.gateway_notification(payment)
+    page.goto(f"/_tillgate/return/{payment.return_key}/")
+    expect(page.get_by_text("Thank you, your payment has arrived.")).to_be_visible()
+    expect(page.get_by_role("heading", name="Sommerfest")).to_be_visible()
+    check(page, "returned")
+
+
+def test_organizer_edits_mails(page: Page, world: World, live_server: Any) -> None:
+    event_of(world)
+    cookies = staff(world, "event.settings.general:write").cookies
+    page.context.add_cookies(
+        [
+            {"name": name, "value": cookie.value, "url": live_server.url}
+            for name, cookie in cookies.items()
+        ],
+    )
+    page.goto(MAILS)
+    page.get_by_text("Money was refunded").click()
+    page.get_by_role("link", name="Preview").nth(1).click()
+    expect(page.get_by_text("42.23")).to_be_visible()
+    check(page, "mails", ".submit-group")

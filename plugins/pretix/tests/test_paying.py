@@ -452,7 +452,7 @@ def test_late_money_is_announced_once(world: World) -> None:
         "refund it or give you the tickets."
     )
     assert told in sent.body
-    assert "USD 12.50" in sent.body
+    assert "$12.50" in sent.body
     page = world.client.get(f"/org/conf/order/{order.code}/{order.secret}/").content.decode()
     assert told in page
 
@@ -870,7 +870,7 @@ def test_payment_after_bank_transfer_is_mailed(
     """The mail calls it a second payment and names its amount and the refund."""
     paid_after_a_bank_transfer(world)
     (body,) = told_of_two_payments()
-    assert "A second payment of USD 12.50 with Alipay has arrived" in body
+    assert "A second payment of $12.50 with Alipay has arrived" in body
     assert "one of the two payments is refunded to you" in body
 
 

@@ -11,7 +11,8 @@ from django.core import mail
 from django.db import OperationalError, transaction
 from django.test import Client
 from django.urls import reverse
-from pretix.base.models import OrderPayment, OrderRefund
+from django.utils import translation
+from pretix.base.models import OrderPayment, OrderRefund, User
 from pretix.base.payment import PaymentException
 from pretix.base.services.orders import cancel_order
 from pretix.base.shredder import PaymentInfoShredder
@@ -256,6 +257,39 @@ def accepted(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, A
         refund = refunded_amount(order, "5.00")
     assert refunds_of(order) == [("5.00", "transit")]
     return order, payment, refund
+
+
+@pytest.mark.parametrize(
+    ("language", "status"),
+    [("en", "accepted by the gateway"), ("de", "vom Zahlungsdienst angenommen")],
+)
+def test_order_page_shows_status_of_refund(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    language: str,
+    status: str,
+) -> None:
+    order, _, refund = accepted(world, monkeypatch)
+    browser = staff(world, "event.orders:read")
+    User.objects.update(locale=language)
+    page = browser.get(f"/control/event/org/conf/orders/{order.code}/").content.decode()
+    assert status in page
+    assert "<code>88</code>" in page
+    with at(order):
+        assert refund.payment_provider.refund_matching_id(refund) == "88"
+
+
+def test_history_tells_of_refunds_in_german(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order, payment, refund = accepted(world, monkeypatch)
+    with at(order):
+        refund.state = OrderRefund.REFUND_STATE_CANCELED
+        refund.save()
+        entry = order.all_logentries().get(action_type=REVIEW_LOGGED)
+    with translation.override("de"):
+        assert f"Die Erstattung der Zahlung {payment.reference} läuft weiter" in entry.display()
 
 
 def ended(world: World, monkeypatch: pytest.MonkeyPatch, outcome: RefundOutcome) -> None:

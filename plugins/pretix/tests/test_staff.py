@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.core import mail
 from django.test import Client
+from django.utils import translation
 from django_scopes import scope
 from pretix.base.models import LogEntry, OrderPayment, Team, User
 from pretix.base.services.orders import cancel_order
@@ -42,7 +43,10 @@ def twice(world: World) -> Any:
 
 def test_order_history_tells_open_reviews(world: World, twice: Any) -> None:
     entry = LogEntry.objects.get(action_type="tillgate_pretix.review", object_id=twice.pk)
-    assert entry.display().startswith("Payments need review: Payment ")
+    about = f"({entry.parsed_data['reference']})"
+    assert entry.display() == f"Payment needs review: Paid twice {about}"
+    with translation.override("de"):
+        assert entry.display() == f"Zahlung zu prüfen: Doppelt bezahlt {about}"
     assert (
         LogEntry.objects.filter(
             action_type="pretix.event.order.overpaid",

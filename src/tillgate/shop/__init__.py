@@ -85,6 +85,7 @@ from tillgate.shop.staff import (
     method_label,
     money_text,
     read_typed,
+    review_title,
     say_refund,
     timeline,
 )
@@ -122,7 +123,7 @@ from tillgate.shop.web import (
     webhook_url,
     without_atomic_requests,
 )
-from tillgate.shop.worker import run_worker
+from tillgate.shop.worker import run_worker, vitals
 
 __all__ = [
     "MONEY_REASONS",
@@ -215,6 +216,7 @@ __all__ = [
     "report_errors_as_warnings",
     "resolve_review",
     "return_path",
+    "review_title",
     "run_worker",
     "say_refund",
     "set_order_data",
@@ -225,6 +227,7 @@ __all__ = [
     "take_review",
     "terminal_of",
     "timeline",
+    "vitals",
     "wait_for_creation",
     "was_withdrawn",
     "webhook_url",

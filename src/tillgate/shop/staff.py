@@ -28,6 +28,7 @@ __all__ = [
     "method_label",
     "money_text",
     "read_typed",
+    "review_title",
     "say_refund",
     "timeline",
 ]
@@ -41,6 +42,13 @@ def badge_of(value: PaymentState | RefundState) -> str:
     """
     kinds = words.PAYMENT_STATUSES if isinstance(value, PaymentState) else words.REFUND_STATUSES
     return badge(kinds[value.status])
+
+
+def review_title(reason: str) -> str:
+    """Return the title of the reviews of a reason, in the active language; empty for an unknown
+    reason.
+    """
+    return str(words.REASONS.get(reason, ""))
 
 
 def timeline(plugin: str, order_key: str, *, payment_id: str = "") -> list[Line]:

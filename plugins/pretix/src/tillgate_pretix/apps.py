@@ -73,4 +73,11 @@ def _add_pages() -> None:
     """
     from pretix.urls import common_patterns
 
-    common_patterns.append(path("_tillgate/", include("tillgate.django.urls")))
+    from tillgate_pretix import colours
+
+    style = path(
+        "_tillgate/event/<int:event>/colours.css",
+        colours.stylesheet,
+        name="tillgate-pretix-colours",
+    )
+    common_patterns.extend([style, path("_tillgate/", include("tillgate.django.urls"))])

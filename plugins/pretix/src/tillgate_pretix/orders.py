@@ -507,7 +507,9 @@ def review_opened(review: Review) -> None:
         if order is None:
             return
         held = review.payment
-        order.log_action(REVIEW_LOGGED, {"reason": review.reason, "message": review.message})
+        facts = {"reference": held.reference} if held is not None else {}
+        data = {"reason": review.reason, "message": review.message, **facts}
+        order.log_action(REVIEW_LOGGED, data)
         if (
             held is not None
             and review.reason in _PAID_NOTHING

@@ -11,6 +11,7 @@ from typing import Any, Final
 from django.db import transaction
 from django.http import HttpRequest
 from django.template.loader import get_template
+from django.utils.html import strip_tags
 from django.utils.translation import gettext_lazy as _
 from pretix.base.models import OrderPayment
 from pretix.base.payment import BasePaymentProvider, PaymentException
@@ -193,6 +194,19 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
     def payment_control_render_short(self, payment: Any) -> str:
         """Return the transaction number for lists."""
         return self.matching_id(payment) or ""
+
+    def refund_control_render(self, request: HttpRequest, refund: Any) -> str:
+        """Show staff how a refund stands at the payment service."""
+        ours = refunds.refund_of_row(refund)
+        if ours is None:
+            return ""
+        context = {"refund": ours, "status": strip_tags(shop.badge_of(ours)).strip()}
+        return str(get_template("tillgate_pretix/refund_control.html").render(context, request))
+
+    def refund_matching_id(self, refund: Any) -> str | None:
+        """Return the payment service's own number of a refund."""
+        ours = refunds.refund_of_row(refund)
+        return ours.refund_no if ours else None
 
     def matching_id(self, payment: Any) -> str | None:
         """Return the payment service's own number of a payment."""

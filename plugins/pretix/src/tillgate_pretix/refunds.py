@@ -39,6 +39,10 @@ from tillgate_pretix.orders import (
 
 _waited_for: ContextVar[int | None] = ContextVar("refund that pretix waits for", default=None)
 _LEAVES_WITHIN: Final = timedelta(seconds=25)
+NOT_CANCELLED: Final = "refund-not-cancelled"
+"""The reason in an order's history that a refund which staff cancelled goes on."""
+MAYBE_TWICE: Final = "refund-maybe-twice"
+"""The same for a refund that may have been made twice."""
 _DECISION: Final = "refund-decided"
 """The name of the remote event that carries a decision of staff to Tillgate.
 
@@ -141,6 +145,19 @@ def _refund(refund_id: str) -> RefundState:
     refund = shop.find_refund(PLUGIN, refund_id)
     assert refund is not None  # Tillgate deletes none
     return refund
+
+
+def refund_of_row(row: Any) -> RefundState | None:
+    """Return Tillgate's refund of one of pretix's, or None."""
+    ours = [refund for payment in payments_of(row.order) for refund in payment.refunds]
+    return next(
+        (
+            one
+            for one in ours
+            if one.data.get("refund") == row.pk or one.id == row.info_data.get("refund")
+        ),
+        None,
+    )
 
 
 def _row_of(order: Any, refund: Changed) -> Any:
@@ -298,7 +315,9 @@ def _back_in_transit(refund: RefundState) -> None:
             f"Refund of payment {refund.payment.reference}: the payment service has "
             "accepted it, so it cannot be cancelled any more."
         )
-        order.log_action(REVIEW_LOGGED, {"reason": "refund", "message": message})
+        facts = {"reference": refund.payment.reference}
+        data = {"reason": NOT_CANCELLED, "message": message, **facts}
+        order.log_action(REVIEW_LOGGED, data)
 
 
 def _may_go_out_twice(refund: RefundState) -> None:
@@ -314,4 +333,6 @@ def _may_go_out_twice(refund: RefundState) -> None:
                 "service may have made it. If the money was refunded in another way too, the "
                 "shopper has it twice."
             )
-            order.log_action(REVIEW_LOGGED, {"reason": "refund", "message": message})
+            facts = {"reference": refund.payment.reference, "amount": str(amount)}
+            data = {"reason": MAYBE_TWICE, "message": message, **facts}
+            order.log_action(REVIEW_LOGGED, data)

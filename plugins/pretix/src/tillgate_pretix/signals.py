@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from typing import Any, Final
 
 from django.db import transaction
@@ -26,12 +27,14 @@ from pretix.base.signals import (
     periodic_task,
     register_data_exporters,
     register_data_shredders,
+    register_mail_placeholders,
     register_notification_types,
     register_payment_providers,
 )
 from pretix.control.signals import (
     html_page_start,
     nav_event,
+    nav_event_settings,
     order_info,
     order_search_filter_q,
 )
@@ -97,6 +100,22 @@ def navigation(sender: Any, request: Any, **_kwargs: Any) -> list[dict[str, Any]
     ]
 
 
+@receiver(nav_event_settings, dispatch_uid="tillgate_pretix_nav_settings")
+def settings_navigation(sender: Any, request: Any, **_kwargs: Any) -> list[dict[str, Any]]:
+    """Add a link to the texts of the mails. pretix asks for staff who may change settings."""
+    from tillgate_pretix import mail_settings  # its forms are not ready yet when the signals are
+
+    is_here = request.resolver_match.view_name == "plugins:tillgate_pretix:mails"
+    url = mail_settings.page_url(sender)
+    return [{"label": _("Emails about payments"), "url": url, "active": is_here}]
+
+
+@receiver(register_mail_placeholders, dispatch_uid="tillgate_pretix_placeholders")
+def mail_placeholders(sender: Any, **_kwargs: Any) -> list[Any]:
+    """Register the placeholders of our mails."""
+    return list(mail.placeholders())
+
+
 @receiver(register_notification_types, dispatch_uid="tillgate_pretix_notifications")
 def notifications(sender: Any, **_kwargs: Any) -> Any:
     """Let staff choose to be notified of a payment that needs review."""
@@ -119,15 +138,13 @@ def order_page(sender: Any, order: Any, request: Any, **_kwargs: Any) -> str:
 
 @receiver(html_page_start, dispatch_uid="tillgate_pretix_warnings")
 def payment_pages(sender: Any, **_kwargs: Any) -> str:
-    """Warn on pretix's pages about payment that attendees cannot pay. pretix sends the request as
-    the sender.
+    """Warn on pretix's pages about payment that attendees cannot pay, and lead from its page about
+    mail to ours. pretix sends the request as the sender.
     """
     # here, since pretix's views are not ready yet when the signals are
-    from tillgate_pretix import (
-        connection,
-    )
+    from tillgate_pretix import connection, mail_settings
 
-    return connection.warnings_html(sender)
+    return connection.warnings_html(sender) or mail_settings.hint_html(sender)
 
 
 @receiver(order_info_top, dispatch_uid="tillgate_pretix_order_info_top")
@@ -206,9 +223,33 @@ def log_entry_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
         instance.data = json.dumps(data, sort_keys=True)
 
 
-@log_entry_types.new_from_dict({orders.REVIEW_LOGGED: _("Payments need review: {message}")})
+_ABOUT_REFUNDS: Final = {
+    refunds.NOT_CANCELLED: _(
+        "The refund of payment {reference} goes on: the payment service has accepted it, so it "
+        "cannot be cancelled any more.",
+    ),
+    refunds.MAYBE_TWICE: _(
+        "The refund of {amount} of payment {reference} was on its way when it was marked as done, "
+        "and the payment service may have made it. If the money was refunded in another way too, "
+        "the shopper has it twice.",
+    ),
+}
+
+
+@log_entry_types.new()
 class ReviewLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has no types
-    """The text of reviews in the order's history."""
+    """The text of reviews in the order's history, in the language of who reads it."""
+
+    action_type = orders.REVIEW_LOGGED
+
+    def display(self, logentry: Any, data: dict[str, Any]) -> str:
+        """Return the title of the review, or the sentence about a refund."""
+        reason = str(data.get("reason", ""))
+        if reason in _ABOUT_REFUNDS:
+            return str(_ABOUT_REFUNDS[reason]).format_map(defaultdict(lambda: "?", data))
+        title = shop.review_title(reason) or data.get("message") or "?"
+        said = str(_("Payment needs review: {}")).format(title)
+        return f"{said} ({data['reference']})" if data.get("reference") else said
 
 
 @log_entry_types.new_from_dict(

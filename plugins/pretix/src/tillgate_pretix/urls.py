@@ -6,7 +6,7 @@ from django.urls import path
 from pretix.multidomain import event_url
 
 from tillgate.shop import without_atomic_requests
-from tillgate_pretix import connection, organizer, staff, views
+from tillgate_pretix import connection, mail_settings, organizer, staff, views
 from tillgate_pretix.accounts import HOLDER
 
 _START = r"^tillgate/start/(?P<order>[^/]+)/(?P<secret>[A-Za-z0-9]+)/(?P<payment>[0-9]+)/$"
@@ -34,6 +34,16 @@ urlpatterns = [
         without_atomic_requests(connection.TestConnectionView.as_view()),
         {"provider": HOLDER},
         name="test",
+    ),
+    path(
+        "control/event/<str:organizer>/<str:event>/tillgate/mails/",
+        mail_settings.MailsView.as_view(),
+        name="mails",
+    ),
+    path(
+        "control/event/<str:organizer>/<str:event>/tillgate/mails/preview/",
+        mail_settings.PreviewView.as_view(),
+        name="mails-preview",
     ),
 ]
 
