@@ -505,9 +505,9 @@ def cancel(installation: Installation, body: bodies.Cancelation, raw: bytes) -> 
     if not _cancel_unless_paid(begun, payment):
         return failure("CANCEL", _("The shopper has paid. Give the money back instead."), raw)
     message = (
-        _("The money is on its way. If it comes, a person is told.")
+        _("The money is on its way. If it comes, your staff are told.")
         if payment.is_processing
-        else _("If the shopper still pays on the payment page, a person is told.")
+        else _("If the shopper still pays on the payment page, your staff are told.")
     )
     return answer(
         "CANCEL_SUCCESS",
