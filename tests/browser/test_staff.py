@@ -251,7 +251,7 @@ def test_review_cards_say_next_step(
     )
     expect(second).to_have_accessible_description(re.compile("Tells the shop once more"))
     shop.look(page, f"admin-card-{width}")
-    page.get_by_text("Dismiss with a note").focus()
+    page.locator("summary", has_text="Dismiss with a note").focus()
     page.keyboard.press("Enter")
     shop.look(page, f"admin-card-open-{width}")
 

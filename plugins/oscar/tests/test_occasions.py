@@ -68,7 +68,7 @@ def mailed(sent: Any) -> tuple[str, str]:
 
 
 @contextmanager
-def disputed(*statuses: DisputeStatus) -> Iterator[None]:
+def disputed(*statuses: DisputeStatus, **more: Any) -> Iterator[None]:
     """Let the gateway's answers tell of disputes."""
 
     class Disputes:
@@ -76,7 +76,12 @@ def disputed(*statuses: DisputeStatus) -> Iterator[None]:
         def tillgate_query(self) -> Generator[None, Transaction, Transaction]:
             found = yield
             disputes = tuple(
-                ReportedDispute(amount=Decimal("5.00"), status=status, dispute_no=f"d-{number}")
+                ReportedDispute(
+                    amount=Decimal("5.00"),
+                    status=status,
+                    dispute_no=f"d-{number}",
+                    **more,
+                )
                 for number, status in enumerate(statuses)
             )
             return replace(found, disputes=disputes)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.core import mail
 from django.test import Client
+from oscar.apps.checkout.surcharges import FlatCharge
 from oscar.core.loading import get_model
 
 from tests.shopper import Shopper, fields_of
@@ -184,3 +185,37 @@ def test_clerk_without_permission_refunds_nothing(shipped: Shipped, ann: Client)
         said = messages_of(eve.post(url_of(order), fields, follow=True))
         assert "permission" in said[0]
     assert not Refund.objects.exists()
+
+
+def test_surcharges_are_refunded_beside_lines(
+    world: World,
+    product: Callable[..., Any],
+    ann: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Oscar keeps them apart from lines and shipping; once refunded, they are not offered again."""
+    monkeypatch.setattr(
+        "oscar.apps.checkout.applicator.SurchargeApplicator.get_surcharges",
+        lambda *_, **__: (FlatCharge(excl_tax=Decimal("1.50"), incl_tax=Decimal("1.50")),),
+    )
+    shipped = Shipped(world, product)
+    page = page_of(ann, shipped.order)
+    assert "Surcharges" in text_of(page)
+    assert "Refund the rest: USD 18.49" in text_of(page)
+    wish = {f"quantity_{shipped.tea.pk}": "1", "surcharges": "1"}
+    checked = [checks(ann, shipped.order, page, **wish) for _ in range(2)]
+    assert "Refund USD 5.50" in text_of(checked[0])
+    assert messages_of(confirms(ann, shipped.order, checked[0])) == ["USD 5.50 was refunded."]
+    assert 'name="surcharges"' not in text_of(page_of(ann, shipped.order))
+    confirms(ann, shipped.order, checked[1], tillgate_again="1", tillgate_seen="")
+    assert shipped.refunded_amount() == Decimal("5.50")
+
+
+def test_reason_with_markup_is_only_text(shipped: Shipped, ann: Client) -> None:
+    """On the confirmation, the order's page and in its timeline."""
+    page = checks(ann, shipped.order, amount="1.00", reason="<script>alert(1)</script>")
+    done = confirms(ann, shipped.order, page)
+    for shown in (page, done, ann.get(url_of(shipped.order))):
+        assert "<script>alert" not in text_of(shown)
+        assert "&lt;script&gt;alert" in text_of(shown)
+    assert Refund.objects.get().reason == "<script>alert(1)</script>"

@@ -7,14 +7,17 @@ They can be reworded and translated, and no code reads them (I13).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Any, Final
 
+from django.utils.formats import date_format
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from tillgate.django import dates
 from tillgate.django.amounts import money_text
 from tillgate.django.methods import label_of
 from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, ReviewAction, ReviewReason, Scope
@@ -443,6 +446,7 @@ def message_of(reason: str, facts: Mapping[str, Any], *, reported_paid: bool = F
         clause = _in_context(ReviewReason(reason), facts, clause, reported_paid=reported_paid)
     if "subject" not in facts:
         return clause
+    clause = clause.removesuffix(".")  # such as that of "p.m."
     if reason in POLICIES and POLICIES[ReviewReason(reason)].scope is Scope.ACCOUNT:
         return _("Account %(subject)s: %(clause)s.") % {
             "subject": facts["subject"],
@@ -477,15 +481,28 @@ def shown_amount(amount: object, facts: Mapping[str, Any]) -> str:
         return text
 
 
+def _local(text: str) -> str:
+    """Return a moment that the facts keep in UTC, in the project's time zone and the active
+    language.
+    """
+    try:
+        moment = datetime.strptime(text, "%Y-%m-%d %H:%M UTC").replace(tzinfo=UTC)
+    except ValueError:
+        return text
+    return date_format(dates.local(moment), "DATETIME_FORMAT")
+
+
 class _Facts(dict[str, Any]):
-    """Facts for a template: amounts with their currency, methods by their labels, and a question
-    mark for a fact that is missing.
+    """Facts for a template: amounts with their currency, methods by their labels, moments in the
+    shop's time zone, and a question mark for a fact that is missing.
     """
 
     def __getitem__(self, name: str) -> Any:
         value = super().__getitem__(name)
         if name == "method":
             return label_of(value)
+        if name == "respond_by":
+            return _local(value)
         return shown_amount(value, self) if name in _AMOUNTS else value
 
     def __missing__(self, name: str) -> str:

@@ -363,3 +363,16 @@ def test_broken_mail_does_not_stop_alerts(
     assert run_lane(":staff").counts["alerts"] == 1
     assert len(receiver.received) == 1
     assert Review.objects.filter(mailed_at=None, alerted_at__isnull=False).count() == 1
+
+
+def test_mail_has_links_and_no_markup() -> None:
+    """Its HTML says the same as its text; the words of a gateway are only words."""
+    (review,) = matters(1)
+    Review.objects.update(facts={"detail": "<script>alert(1)</script> https://evil.example"})
+    assert mail_reviews() == 1
+    [sent] = mail.outbox
+    [(html, kind)] = sent.alternatives
+    assert kind == "text/html"
+    assert "<script>" not in html
+    assert "&lt;script&gt;alert(1)" in html
+    assert f'<a href="https://shop.example/admin/tillgate/review/{review.pk}/change/#' in html

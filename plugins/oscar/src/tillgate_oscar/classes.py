@@ -33,6 +33,7 @@ OVERLAYS: Final = {
         "OrderDetailView",
     ): "tillgate_oscar.dashboard.orders.OrderDetailMixin",
     ("dashboard.orders.views", "OrderListView"): "tillgate_oscar.dashboard.orders.OrderListMixin",
+    ("dashboard.views", "IndexView"): "tillgate_oscar.dashboard.finding.IndexMixin",
     ("dashboard.menu", "get_nodes"): "tillgate_oscar.dashboard.menu.with_pages",
 }
 """Oscar's module and class, and the mixin that goes on top of it; or a function and its wrapper."""

@@ -38,12 +38,12 @@ _NOTHING: Final = Decimal("0.00")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extras:
-    """The extras of a refund: the part of it that is for shipping, the items to put back in stock
-    once the money has moved, and whether the shopper is mailed. `is_rest`: the refund takes all
-    that is left.
+    """The extras of a refund: its parts for shipping and surcharges, the items to put back
+    in stock once the money has moved, and whether the shopper is mailed. `is_rest`: the refund
+    takes all that is left.
     """
 
-    shipping: Decimal = Decimal(0)
+    charges: Mapping[str, Decimal] = field(default_factory=dict)
     restock: Mapping[int, int] = field(default_factory=dict)
     tells_shopper: bool = True
     is_rest: bool = False
@@ -54,7 +54,7 @@ class Extras:
         restock = {str(line): quantity for line, quantity in self.restock.items()}
         return {
             **({"lines": lines} if lines else {}),
-            **({"shipping": str(self.shipping)} if self.shipping else {}),
+            **{name: str(amount) for name, amount in self.charges.items() if amount},
             **({"restock": restock} if restock else {}),
             **({} if self.tells_shopper else {"quiet": True}),
         }
@@ -99,8 +99,7 @@ def queue(
             # else it is repeated, and its lines are counted already
             if queued.id not in {one.id for one in ours.paid_by.refunds}:
                 _check_quantities(order, event_type, quantities, ours.paid_by.refunds)
-                if extras.shipping > shipping_left(order, ours.paid_by.refunds):
-                    raise InvalidPaymentEvent(gettext("the shipping was refunded already"))
+                _check_charges(order, extras, ours.paid_by.refunds)
     except InvalidRequest as error:
         raise PaymentError(f"{error.value} {error.remedy}") from None
     except shop.RefundNotPossible as error:
@@ -132,6 +131,11 @@ MARKS: Final = {
     Refunded.UNDER_WAY: gettext_lazy("refund under way"),
 }
 """The words of the badges in the dashboard."""
+_CHARGES: Final = {
+    "shipping": gettext_lazy("Shipping"),
+    "surcharges": gettext_lazy("Surcharges"),
+}
+"""The names of what an order costs beside its lines, by the keys of a refund's data."""
 _FINISHED: Final = (RefundStatus.SUCCEEDED, RefundStatus.FAILED)
 _ABOUT_REFUNDS: Final = (
     shop.ShippingDoubtKind.REFUNDED,
@@ -271,6 +275,14 @@ def _check_quantities(
             raise InvalidPaymentEvent(detail % {"line": line.pk})
 
 
+def _check_charges(order: Any, extras: Extras, others: Iterable[shop.RefundState]) -> None:
+    left = charges_left(order, others)
+    for name, amount in extras.charges.items():
+        if amount > left[name]:
+            said = gettext("refunded already: %(name)s")
+            raise InvalidPaymentEvent(said % {"name": _CHARGES[name]})
+
+
 def paid_for(order: Any, lines: Iterable[Any], quantities: Iterable[int]) -> Decimal:
     """Return the amount paid for so many of each line, beyond those that were refunded before or
     are on their way.
@@ -326,14 +338,24 @@ def _lines_of(refund: Refund, name: str = "lines") -> dict[int, int]:
     return {int(line): quantity for line, quantity in refund.data.get(name, {}).items()}
 
 
-def shipping_left(order: Any, refunds: Iterable[shop.RefundState]) -> Decimal:
-    """Return how much of an order's shipping was not refunded; refunds on their way count too."""
-    taken = [
-        Decimal(one.data.get("shipping", "0"))
-        for one in refunds
-        if one.status is not RefundStatus.FAILED
-    ]
-    return max(_NOTHING, money.left_of(order.shipping_incl_tax, taken))
+def charges_left(order: Any, refunds: Iterable[shop.RefundState]) -> dict[str, Decimal]:
+    """Return how much of an order's shipping and surcharges was not refunded; refunds on their way
+    count too.
+    """
+    taken = [one.data for one in refunds if one.status is not RefundStatus.FAILED]
+    paid = {"shipping": order.shipping_incl_tax, "surcharges": order.surcharge_incl_tax}
+    return {
+        name: max(
+            _NOTHING,
+            money.left_of(Decimal(amount), [Decimal(data.get(name, "0")) for data in taken]),
+        )
+        for name, amount in paid.items()
+    }
+
+
+def charge_name(name: str) -> str:
+    """Return what a page calls the shipping or the surcharges."""
+    return str(_CHARGES[name])
 
 
 def lines_left(order: Any, refunds: Iterable[shop.RefundState]) -> dict[Any, int]:

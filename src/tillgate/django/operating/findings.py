@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from django.core.checks import WARNING, CheckMessage, run_checks
+from django.core.checks import ERROR, WARNING, CheckMessage, run_checks
 from django.core.checks.registry import registry
 from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
@@ -27,6 +27,10 @@ from tillgate.django.worker.run import queue
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.hooks import Finding
 from tillgate.wire.texts import described
+
+
+class Warned(Finding):
+    """A finding that did not pass, and of which nothing is wrong enough for an error."""
 
 
 def examine() -> Iterator[Finding]:
@@ -57,8 +61,9 @@ def _found(name: str, messages: Iterable[CheckMessage], well: str = "in order") 
     """
     found = [message for message in messages if not message.is_silenced()]
     text = " ".join(f"{one.msg} {one.hint or ''} ({one.id})" for one in found)
-    passed = all(one.level < WARNING for one in found)
-    return Finding(name=name, passed=passed, finding=text or well)
+    highest = max((one.level for one in found), default=0)
+    kind = Warned if WARNING <= highest < ERROR else Finding
+    return kind(name=name, passed=highest < WARNING, finding=text or well)
 
 
 def _accounts() -> Iterator[Finding]:

@@ -12,9 +12,10 @@ from html import escape
 from typing import Final
 
 from django.conf import settings as django_settings
-from django.core.mail import EmailMessage
+from django.core.mail import EmailMultiAlternatives
 from django.urls import NoReverseMatch
 from django.utils import timezone
+from django.utils.html import linebreaks, urlize
 from django.utils.translation import gettext, ngettext
 
 from tillgate import hooks
@@ -40,6 +41,11 @@ SIGNATURE: Final = "Tillgate-Signature"
 _MOST_IN_ONE_MAIL: Final = 20
 _MOST_AT_ONCE: Final = 500
 """The reviews of one mail; most of them are only counted there."""
+_HTML: Final = (
+    '<html><body style="max-width: 40em; font: 16px/1.5 sans-serif; overflow-wrap: anywhere">'
+    "{}</body></html>"
+)
+"""The frame of the mail's HTML: the same text, in paragraphs and with links to press."""
 _ALERT_SECONDS: Final = 10.0
 
 
@@ -57,11 +63,17 @@ def mail_reviews() -> int:
     recipients = recipients_of_reviews()
 
     def send(reviews: list[Review]) -> None:
-        EmailMessage(
-            *_rendered(reviews),
+        subject, text = _rendered(reviews)
+        message = EmailMultiAlternatives(
+            subject,
+            text,
             from_email=get_settings().review_mail_from,
             to=recipients,
-        ).send()
+        )
+        message.attach_alternative(
+            _HTML.format(linebreaks(urlize(text, autoescape=True))), "text/html"
+        )
+        message.send()
 
     return _send_reviews("mailed_at", MAIL_LANE, send) if recipients else 0
 

@@ -5,7 +5,7 @@ shows them once more, and the one function that asks for a refund.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -25,11 +25,12 @@ from tillgate_oscar.orders import state_of
 from tillgate_oscar.refunds import (
     MAY_REFUND,
     Extras,
+    charge_name,
+    charges_left,
     find_repeated,
     lines_left,
     paid_for,
     refund_event_type,
-    shipping_left,
 )
 from tillgate_oscar.stock import restockable
 
@@ -126,7 +127,7 @@ def detail_of(error: Exception) -> str:
 
 
 def show_refund(view: Any, request: HttpRequest, order: Any) -> HttpResponse:
-    """Show the items of an order, its shipping and the refundable amount."""
+    """Show the items of an order, its shipping, its surcharges and the refundable amount."""
     payment = _payment(request, order)
     if payment is None:
         return _refused(view, request, order)
@@ -137,7 +138,7 @@ def show_refund(view: Any, request: HttpRequest, order: Any) -> HttpResponse:
             {"line": line, "left": max(0, number), "can_restock": line.pk in stock}
             for line, number in left.items()
         ],
-        "shipping": shipping_left(order, payment.refunds),
+        "charges": _named(charges_left(order, payment.refunds)),
         "left": payment.refundable_amount,
         "restocks": remembered(request),
         **marks(payment),
@@ -178,6 +179,7 @@ def refund_items(view: Any, request: HttpRequest, order: Any) -> HttpResponse:
             for line in wish.quantities
             if line.pk in wish.extras.restock
         ],
+        "charges": _named(wish.extras.charges),
         "left_after": money.left_of(payment.refundable_amount, [wish.amount]),
         "fields": _carried(request),
         "reason": request.POST.get("reason", ""),
@@ -198,7 +200,7 @@ def refund_rest(view: Any, request: HttpRequest, order: Any) -> HttpResponse:
             return Wish(amount=amount, quantities={}, extras=Extras(is_rest=True))
         left = {line: n for line, n in lines_left(order, payment.refunds).items() if n > 0}
         extras = Extras(
-            shipping=shipping_left(order, payment.refunds),
+            charges=charges_left(order, payment.refunds),
             restock=_restock_all(request, order, left),
             tells_shopper=bool(request.POST.get("tell")),
             is_rest=True,
@@ -259,12 +261,16 @@ def _wish(request: HttpRequest, order: Any, repeated: shop.RefundState | None = 
         for line, left in lines_left(order, refunds).items()
         if (wanted := _read_quantity(request, line, left))
     }
-    shipping = shipping_left(order, refunds) if request.POST.get("shipping") else _NOTHING
+    charges = {
+        name: left for name, left in charges_left(order, refunds).items() if request.POST.get(name)
+    }
     typed = request.POST.get("amount", "").strip()
     amount = (
         shop.read_typed(typed, order.currency)
         if typed
-        else money.total([paid_for(order, list(quantities), list(quantities.values())), shipping])
+        else money.total(
+            [paid_for(order, list(quantities), list(quantities.values())), *charges.values()],
+        )
     )
     if not amount:
         raise PaymentError(gettext("choose items, the shipping, or an amount"))
@@ -273,13 +279,18 @@ def _wish(request: HttpRequest, order: Any, repeated: shop.RefundState | None = 
     if quantities and stock:
         remember(request, is_wanted=bool(ticked))
     extras = Extras(
-        shipping=shipping,
+        charges=charges,
         restock={
             line.pk: min(quantities[line], stock[line.pk]) for line in ticked if line.pk in stock
         },
         tells_shopper=bool(request.POST.get("tell")),
     )
     return Wish(amount=amount, quantities=quantities, extras=extras)
+
+
+def _named(charges: Mapping[str, Decimal]) -> list[tuple[str, str, Decimal]]:
+    """Return the charges that are not nothing, each with its key and its name."""
+    return [(key, charge_name(key), amount) for key, amount in charges.items() if amount]
 
 
 def _read_quantity(request: HttpRequest, line: Any, left: int) -> int:
@@ -297,5 +308,5 @@ def _read_quantity(request: HttpRequest, line: Any, left: int) -> int:
 
 def _carried(request: HttpRequest) -> list[tuple[str, str]]:
     """Return the fields of the form that its confirmation sends again."""
-    names = ("quantity_", "restock_", "shipping", "amount", "reason", "tell")
+    names = ("quantity_", "restock_", "shipping", "surcharges", "amount", "reason", "tell")
     return [(name, str(value)) for name, value in request.POST.items() if name.startswith(names)]

@@ -23,13 +23,19 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     """Print every finding as it arrives."""
-    from tillgate.django.operating.findings import examine
+    from tillgate.django.operating.findings import Warned, examine
 
     found = []
     for check in examine():
         found.append(check)
         if not options["json"] and (options["verbosity"] or not check.passed):
-            mark = command.style.SUCCESS("ok  ") if check.passed else command.style.ERROR("FAIL")
+            mark = (
+                command.style.SUCCESS("ok  ")
+                if check.passed
+                else command.style.WARNING("WARN")
+                if isinstance(check, Warned)
+                else command.style.ERROR("FAIL")
+            )
             say(command, f"{mark}  {check.name:<22} {check.finding}")
     is_healthy = all(check.passed for check in found)
     if options["json"]:

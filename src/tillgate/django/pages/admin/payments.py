@@ -297,7 +297,6 @@ class PaymentAdmin(FiguresAdmin):
             "just_refunded": just_refunded(refunds, payment.currency, amount) if amount else "",
             "review": review,
             "review_message": Mask([payment]).text(review.message) if review else "",
-            "review_reason": words.reason(review.reason) if review else "",
             "seen": refunds[-1].pk if refunds else 0,
             "idempotency_key": secrets.token_urlsafe(12),
             "page_url": self.page_url(review or payment),
