@@ -134,12 +134,37 @@ def _go_round(gateway_url: str, dialect: str, timeline: Timeline) -> None:
         dialect=dialect,
         store_no=PUBLISHED_STORE_NO,
     )
+    request = _create(account, shop, timeline)
+    found = hooks.query(account, request.reference)
+    assert (found.status, found.amount) == (TransactionStatus.PAID, request.amount), (
+        f"the query said {found}"
+    )
+    timeline.add(
+        "shop -> gateway",
+        f"query: {found.status} ({found.status_text!r}), {found.currency} {found.amount}. Only "
+        "now it is true",
+    )
+    for units in (250, 1000):
+        refund = _refund(request, units, f"{shop.url}/ipn/refund")
+        refunded = hooks.refund(account, refund)
+        timeline.add("shop -> gateway", f"refund {refund.amount}: {refunded.outcome}")
+        shop.wait_for("/ipn/refund")
+        timeline.add("gateway -> shop", "refund notification")
+    try:
+        hooks.refund(account, _refund(request, 1))
+    except Refused as refusal:
+        timeline.add("shop -> gateway", f"refund more: {refusal}")
+    else:
+        raise AssertionError("the gateway refunded more than was paid")
+    shop.shutdown()
+
+
+def _create(account: Account, shop: Shop, timeline: Timeline) -> PaymentRequest:
+    """Create a payment, pay it as the shopper does, and come back with its notification."""
     currency, method = (
         ("KRW", "kakaopay") if "KRW" in account.taken_currencies else ("USD", "alipay")
     )
-    price, part, rest, more = (
-        Money.of_minor_units(units, currency) for units in (1250, 250, 1000, 1)
-    )
+    price = Money.of_minor_units(1250, currency)
     request = PaymentRequest(
         reference=new_reference("100017"),
         currency=currency,
@@ -155,7 +180,6 @@ def _go_round(gateway_url: str, dialect: str, timeline: Timeline) -> None:
     created = hooks.pay(account, request)
     timeline.add("gateway -> shop", f"created transaction {created.transaction_no}")
     timeline.add("gateway -> shop", f"send the shopper to {created.payment_url}")
-
     back = _press_pay(created.payment_url)
     timeline.add("shopper -> gateway", "presses Pay on the payment page")
     httpx.get(back, timeout=_PATIENCE_SECONDS)
@@ -170,39 +194,17 @@ def _go_round(gateway_url: str, dialect: str, timeline: Timeline) -> None:
         "gateway -> shop",
         f"notification, a hint to ask: {_plainly(notification.evidence())}",
     )
+    return request
 
-    found = hooks.query(account, request.reference)
-    assert (found.status, found.amount) == (TransactionStatus.PAID, request.amount), (
-        f"the query said {found}"
-    )
-    timeline.add(
-        "shop -> gateway",
-        f"query: {found.status} ({found.status_text!r}), {found.currency} {found.amount}. Only "
-        "now it is true",
-    )
 
-    for money in (part, rest):
-        refund = RefundRequest(
-            reference=request.reference,
-            currency=currency,
-            amount=money.amount,
-            ipn_url=f"{shop.url}/ipn/refund",
-            refund_id=new_reference("R"),
-        )
-        refunded = hooks.refund(account, refund)
-        timeline.add("shop -> gateway", f"refund {money}: {refunded.outcome}")
-        shop.wait_for("/ipn/refund")
-        timeline.add("gateway -> shop", "refund notification")
-    try:
-        hooks.refund(
-            account,
-            RefundRequest(reference=request.reference, currency=currency, amount=more.amount),
-        )
-    except Refused as refusal:
-        timeline.add("shop -> gateway", f"refund {more} more: {refusal}")
-    else:
-        raise AssertionError("the gateway refunded more than was paid")
-    shop.shutdown()
+def _refund(request: PaymentRequest, units: int, ipn_url: str | None = None) -> RefundRequest:
+    return RefundRequest(
+        reference=request.reference,
+        currency=request.currency,
+        amount=Money.of_minor_units(units, request.currency).amount,
+        ipn_url=ipn_url,
+        refund_id=new_reference("R"),
+    )
 
 
 def _plainly(fields: Mapping[str, str | None]) -> str:

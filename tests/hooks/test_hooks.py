@@ -49,7 +49,7 @@ from tillgate.hooks import (
     hookimpl,
     plugin_manager,
 )
-from tillgate.hooks.manager import ADAPTER_NAME, call_owner, register_shop
+from tillgate.hooks.manager import ADAPTER_NAME, call_owner
 from tillgate.lifecycle import RefundStatus, decide_refund
 from tillgate.transport import AsyncTransport
 
@@ -523,23 +523,6 @@ def test_renamed_hooks_and_wrappers_run() -> None:
 
     manager = build_plugin_manager(Renamed(), entry_points=False)
     assert manager.hook.tillgate_account(alias="first") is FIRST
-
-
-def test_plugin_without_hash_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """pluggy keeps plugins in a set, so that every call would fail."""
-
-    class Comparing:
-        __hash__ = None  # type: ignore[assignment]
-
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, Comparing)
-
-    with pytest.raises(ConfigurationError, match="'Comparing' cannot be used: it has no hash"):
-        build_plugin_manager(Comparing(), entry_points=False)
-    manager = build_plugin_manager(entry_points=False)
-    monkeypatch.setattr("tillgate.hooks.manager.plugin_manager", lambda: manager)
-    with pytest.raises(ConfigurationError, match="'shop' cannot be used: it has no hash"):
-        register_shop(Comparing(), "shop")
 
 
 def test_unknown_argument_is_refused_by_name() -> None:

@@ -364,7 +364,7 @@ def test_foreground_prints_seed_and_address(
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        lines = [process.stdout.readline() for _ in range(6)]
+        lines = [process.stdout.readline() for _ in range(5)]
         port = int(lines[0].split("http://127.0.0.1:")[1].split()[0])
         _wait_for(port)
         process.send_signal(ending)

@@ -35,7 +35,6 @@ _TOOLS: Final = (
     "psycopg[binary]",
     "pymysql",
     "pytest-xdist",
-    "schemathesis",
 )
 _CORE: Final = (
     "tests/wire",

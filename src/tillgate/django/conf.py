@@ -243,8 +243,6 @@ class Settings(BaseModel):
     """
     timeout_minutes: _Minutes = DEFAULT_TIMEOUT_MINUTES
     """How long the payment page stays open."""
-    expiry_grace_minutes: Annotated[int, Field(ge=0, le=60 * 24)] = 10
-    """The wait after that, before an answer of the gateway can make the payment expired."""
     order_unpaid_after_minutes: _Minutes = 60
     """How long a shopper may pay again after the last open payment ended, before the shop event
     `order_unpaid`.
@@ -265,10 +263,6 @@ class Settings(BaseModel):
     """How long a payment is polled once a month after its end: banks may take paid money back, and
     money may come late.
     """
-    creations_per_minute: Annotated[int, Field(ge=1, le=1000)] = 5
-    """The most payments of one order that start within a minute."""
-    creations_per_order: Annotated[int, Field(ge=1, le=1000)] = 50
-    """The most payments of one order that start in its time to pay."""
     worker_late_minutes: _Minutes = 15
     """How long the worker may be away before the checks complain."""
     delivery_tries_before_review: Annotated[int, Field(ge=1, le=100)] = 3

@@ -105,7 +105,6 @@ def check_hooks(manager: pluggy.PluginManager) -> None:
     except pluggy.PluginValidationError as error:
         raise _unusable(manager, error) from error
     for _, plugin in manager.list_name_plugin():
-        _expect_hash(plugin, _name(manager, plugin))
         for hook in _HOOKS:
             if fault := _fault_of(manager, plugin, hook):
                 raise ConfigurationError(
@@ -113,20 +112,6 @@ def check_hooks(manager: pluggy.PluginManager) -> None:
                     _name(manager, plugin),
                     f"cannot be used: {hook} {fault}",
                 )
-
-
-def _expect_hash(plugin: object, name: str | None) -> None:
-    """Raise for a plugin without a hash, such as a dataclass that compares its fields: pluggy keeps
-    the plugins that a call leaves out in a set, so that every call would fail.
-    """
-    try:
-        hash(plugin)
-    except TypeError:
-        raise ConfigurationError(
-            "plugin",
-            name,
-            "cannot be used: it has no hash; a dataclass has one with frozen=True or eq=False",
-        ) from None
 
 
 def _fault_of(manager: pluggy.PluginManager, plugin: object, hook: str) -> str | None:
@@ -224,7 +209,6 @@ def register_shop(plugin: object, name: str) -> None:
         )
     if other := manager.get_name(plugin):
         raise ConfigurationError("plugin", name, f"is registered already, as {other!r}")
-    _expect_hash(plugin, name)
     try:
         manager.register(plugin, name=name)
     except pluggy.PluginValidationError as error:

@@ -200,8 +200,25 @@ class FaultyProxy:
             for name, pattern in self._calls.items()
             if pattern.fullmatch(f"{request.command} {path}")
         ]
-        length = int(request.headers.get("Content-Length") or 0)
-        body = request.rfile.read(length)
+        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        plan = self._take_plan(request, called, path)
+        fault = plan.fault if plan else ""
+        if path == _ELSEWHERE:
+            return _Answer(404, (("Content-Type", "text/html"),), _HTML)
+        if fault == "lost_request":
+            return None
+        if fault in _INSTEAD:
+            return self._instead(fault)
+        answer = self._pass_on(request, body)
+        others = self._seen.answers.setdefault(called[0], {}) if called else {}
+        asked = request.path + body.decode("utf-8", "replace")
+        if plan is None:
+            others[asked] = answer
+            return answer
+        return self._spoilt(plan, answer, [one for name, one in others.items() if name != asked])
+
+    def _take_plan(self, request: _Handler, called: list[str], path: str) -> _Plan | None:
+        """Note a request, and return the fault that is planned for it, one time less."""
         with self._lock:
             self._seen.calls.update(called)
             if not called:
@@ -212,25 +229,14 @@ class FaultyProxy:
                 if plan.left <= 0:
                     self._plans.remove(plan)
             self._note_secrets(request.headers.get("Authorization", "").partition(" ")[2])
-        if path == _ELSEWHERE:
-            return _Answer(404, (("Content-Type", "text/html"),), _HTML)
-        fault = plan.fault if plan else ""
-        if fault == "lost_request":
-            return None
-        if fault in _INSTEAD:
-            if fault in ("refused", "denied", "unknown_code"):
-                return _Answer(
-                    _INSTEAD[fault], (("Content-Type", "application/json"),), self._refusal
-                )
-            to = [("Location", self.url + _ELSEWHERE)] if fault == "redirect" else []
-            return _Answer(_INSTEAD[fault], (("Content-Type", "text/html"), *to), _HTML)
-        answer = self._pass_on(request, body)
-        others = self._seen.answers.setdefault(called[0], {}) if called else {}
-        asked = request.path + body.decode("utf-8", "replace")
-        if plan is None:
-            others[asked] = answer
-            return answer
-        return self._spoilt(plan, answer, [one for name, one in others.items() if name != asked])
+        return plan
+
+    def _instead(self, fault: str) -> _Answer:
+        """Return the answer of a fault that keeps a request from the emulator."""
+        if fault in ("refused", "denied", "unknown_code"):
+            return _Answer(_INSTEAD[fault], (("Content-Type", "application/json"),), self._refusal)
+        to = [("Location", self.url + _ELSEWHERE)] if fault == "redirect" else []
+        return _Answer(_INSTEAD[fault], (("Content-Type", "text/html"), *to), _HTML)
 
     def _pass_on(self, request: _Handler, body: bytes) -> _Answer:
         headers = [

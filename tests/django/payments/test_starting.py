@@ -97,7 +97,7 @@ def test_started_payment_has_every_field(
     sent: list[PaymentRequest],
 ) -> None:
     """It is stored and requested with all of them."""
-    configure(TIMEOUT_MINUTES=60, EXPIRY_GRACE_MINUTES=7, PUBLIC_URL="https://shop.example")
+    configure(TIMEOUT_MINUTES=60, PUBLIC_URL="https://shop.example")
     described(description="Two pots", lines=(Goods.named("Pot"),))
     started = begin(
         world,
@@ -129,7 +129,7 @@ def test_started_payment_has_every_field(
     )
     assert payment.reference.startswith("100017-")
     assert payment.page_closes_at - payment.created_at == timedelta(minutes=60)
-    assert payment.expires_at - payment.page_closes_at == timedelta(minutes=7)
+    assert payment.expires_at - payment.page_closes_at == timedelta(minutes=10)
     assert payment.next_poll_at
     assert payment.next_poll_at - payment.created_at == timedelta(seconds=5)
     assert payment.status_since > payment.created_at
@@ -915,10 +915,10 @@ def test_retried_order_is_released_in_time(
 
 def test_reoffered_order_gets_new_payment_deadline(
     world: World,
-    configure: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
     described: Describe,
 ) -> None:
-    configure(CREATIONS_PER_ORDER=2)
+    monkeypatch.setattr("tillgate.django.payments.starting._MOST_PER_ORDER", 2)
     described()
     for method in ("alipay", "paypal"):
         world.sandbox.control.decline(begin(world, "7", method=method).payment.reference)
@@ -1217,10 +1217,10 @@ def test_refetched_link_starts_few_payments(
 
 def test_simultaneous_presses_count_each_other(
     world: World,
-    configure: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
     sent: list[PaymentRequest],
 ) -> None:
-    configure(CREATIONS_PER_MINUTE=2)
+    monkeypatch.setattr("tillgate.django.payments.starting._MOST_PER_MINUTE", 2)
     order = world.order()
     methods = ("alipay", "paypal", "wechatpay", "creditcard") * 2
     outcomes = together(*[partial(begin, world, order, method=method) for method in methods])

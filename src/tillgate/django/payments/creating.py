@@ -44,6 +44,8 @@ from tillgate.wire.references import new_reference
 
 _log = logging.getLogger("tillgate")
 
+_EXPIRY_GRACE: Final = timedelta(minutes=10)
+"""The wait after the page closes, before an answer of the gateway can make the payment expired."""
 CREATION_SECONDS: Final = 10.0
 """A shopper waits, and a gateway that hangs holds a thread of the web server for so long."""
 
@@ -128,7 +130,7 @@ def new_payment(
     settings, now, account = get_settings(), timezone.now(), choice.account
     minutes = _page_minutes(description, account, now)
     closes_at = now + timedelta(minutes=minutes)
-    expires_at = closes_at + timedelta(minutes=settings.expiry_grace_minutes)
+    expires_at = closes_at + _EXPIRY_GRACE
     payment = Payment(
         order=order,
         reference=new_reference(description.number),

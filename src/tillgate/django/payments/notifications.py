@@ -12,7 +12,7 @@ import functools
 import logging
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from django.db import connections
 from django.utils import timezone
@@ -69,26 +69,18 @@ def receive_payment_notification(
     """Store a payment notification and reconcile its payment; return the payment, or None for an
     unknown address, without reading. The plugin of another gateway verifies headers and body.
     """
-    payment = _find(key)
-    if payment is None:
-        return None
-    received = read()
-    payment.known_account = account = known_account_of(payment)
-    signature = signature_of(account, received)
-    if account is not None and account.dialect.is_of_plugin:
-        signature = _verified(payment, account, headers, body())
-    kept = account.dialect.kept_fields if account else KEPT_FIELDS
-    answered = receive(
-        payment,
-        NotificationKind.PAYMENT,
-        received,
-        method,
-        signature,
-        "webhook",
-        kept=kept,
-    )
-    answered.known_account = account
-    return answered
+    payment = _look_up(database())(key)
+    if payment is not None:
+        received = read()
+        payment.known_account = account = known_account_of(payment)
+        signature = signature_of(account, received)
+        if account is not None and account.dialect.is_of_plugin:
+            signature = _verified(payment, account, headers, body())
+        kept = account.dialect.kept_fields if account else KEPT_FIELDS
+        kind = NotificationKind.PAYMENT
+        payment = receive(payment, kind, received, method, signature, "webhook", kept=kept)
+        payment.known_account = account
+    return payment
 
 
 def _verified(
@@ -102,17 +94,17 @@ def _verified(
 
     A notification that it cannot read is still a hint: only the gateway knows the address.
     """
+    signature, hints = NotificationSignature.ABSENT, None
     try:
         hints = hooks.read_notification(account, headers, body)
     except SignatureMismatch:
-        return NotificationSignature.FORGED
+        signature = FORGED
     except Exception as error:  # a plugin may raise anything
         _log.warning("a notification of %s was not read: %s", payment.reference, described(error))
-        return NotificationSignature.ABSENT
-    if not hints:
-        return NotificationSignature.ABSENT
-    note_number(payment, hints, is_its_own=True)
-    return NotificationSignature.MATCHES
+    if hints:
+        note_number(payment, hints, is_its_own=True)
+        signature = NotificationSignature.MATCHES
+    return signature
 
 
 def receive_return(key: str, read: Reader, method: str) -> Payment | None:
@@ -120,17 +112,8 @@ def receive_return(key: str, read: Reader, method: str) -> Payment | None:
     unknown address, without reading.
     """
     payment = Payment.objects.select_related("order").filter(return_key=key).first()
-    if payment is None:
-        return None
-    return receive(
-        payment,
-        NotificationKind.RETURN,
-        read(),
-        method,
-        NotificationSignature.ABSENT,
-        "return",
-        kept=KEPT_FIELDS,
-    )
+    kind, unsigned = NotificationKind.RETURN, NotificationSignature.ABSENT
+    return payment and receive(payment, kind, read(), method, unsigned, "return", kept=KEPT_FIELDS)
 
 
 def receive_refund_notification(key: str, read: Reader, method: str) -> Refund | None:
@@ -179,18 +162,10 @@ def receive_refund_notification(key: str, read: Reader, method: str) -> Refund |
     return refund
 
 
-def _find(key: str) -> Payment | None:
-    statement, build = _look_up(database())
-    with connections[database()].cursor() as cursor:
-        cursor.execute(statement, [key])
-        row = cursor.fetchone()
-    return build(row) if row else None
-
-
 @functools.cache
-def _look_up(alias: str) -> tuple[str, Callable[[tuple[Any, ...]], Payment]]:
-    """Return the ORM's statement that finds a payment by its notifications' address, and a function
-    that reads its answer.
+def _look_up(alias: str) -> Callable[[str], Payment | None]:
+    """Return a function that finds a payment by its notifications' address. The ORM makes its
+    statement once.
     """
     fields = Payment._meta.concrete_fields
     compiler = Payment.objects.using(alias).filter(notification_key="").query.get_compiler(alias)
@@ -199,11 +174,16 @@ def _look_up(alias: str) -> tuple[str, Callable[[tuple[Any, ...]], Payment]]:
         [field.get_col(Payment._meta.db_table) for field in fields],
     )
 
-    def build(row: tuple[Any, ...]) -> Payment:
-        [values] = compiler.apply_converters([row], converters) if converters else [row]
-        return Payment.from_db(alias, [field.attname for field in fields], list(values))
+    def find(key: str) -> Payment | None:
+        with connections[alias].cursor() as cursor:
+            cursor.execute(statement, [key])
+            rows = cursor.fetchmany(1)
+        if converters:
+            rows = compiler.apply_converters(rows, converters)
+        names = [field.attname for field in fields]
+        return next((Payment.from_db(alias, names, list(values)) for values in rows), None)
 
-    return statement, build
+    return find
 
 
 def receive(
@@ -224,10 +204,16 @@ def receive(
     notifications tell of refunds and disputes. Without `may_query` the worker queries it.
     """
     hashed, is_forged = digest(kind, received, method, signature), signature is FORGED
+    is_paid, word = payment.status == PaymentStatus.PAID, received.parameters.get("status", "")
+    # another status than paid, such as "reversed": a bank may have taken the money back
     takes_back = (
-        kind is NotificationKind.PAYMENT and not is_forged and _takes_back(payment, received)
+        kind is NotificationKind.PAYMENT
+        and is_paid
+        and not is_forged
+        and word != ""
+        and dialect_of(payment).status(word) is not TransactionStatus.PAID
     )
-    is_repeated = payment.status == PaymentStatus.PAID and payment.last_notification == hashed
+    is_repeated = is_paid and payment.last_notification == hashed
     if is_repeated and not is_forged and not takes_back:
         count_repeated(payment)
         return payment
@@ -254,15 +240,3 @@ def receive(
         with errors_logged(payment.reference):
             payment = apply_answer(payment, ask(payment, quickly=True), actor)
     return payment
-
-
-def _takes_back(payment: Payment, received: Received) -> bool:
-    """Return whether a notification of a paid payment gives it another status, such as "reversed":
-    a bank may have taken the money back.
-    """
-    word = received.parameters.get("status", "")
-    return (
-        payment.status == PaymentStatus.PAID
-        and bool(word)
-        and dialect_of(payment).status(word) is not TransactionStatus.PAID
-    )

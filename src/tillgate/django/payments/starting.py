@@ -57,6 +57,9 @@ from tillgate.wire.methods import Terminal
 
 _log = logging.getLogger("tillgate")
 _T = TypeVar("_T")
+_MOST_PER_MINUTE: Final = 5
+_MOST_PER_ORDER: Final = 50
+"""The most payments of an order that start within a minute, and in its time to pay."""
 _POLLS_SECONDS: Final = 5.0
 """The shopper waits while an order's open payments, possibly many, are polled."""
 
@@ -242,12 +245,12 @@ def _check_pace(order: Order, siblings: list[Payment]) -> None:
     """Raise unless another payment of an order may start now. Counted under its lock: of many
     simultaneous presses, each counts the others.
     """
-    settings, now = get_settings(), timezone.now()
+    now = timezone.now()
     in_its_time = sum(payment.created_at >= (order.tried_since or now) for payment in siblings)
     in_last_minute = sum(payment.created_at > now - timedelta(minutes=1) for payment in siblings)
-    if in_its_time >= settings.creations_per_order:
+    if in_its_time >= _MOST_PER_ORDER:
         raise NotPayable(_("the time to pay for it is over"))
-    if in_last_minute >= settings.creations_per_minute:
+    if in_last_minute >= _MOST_PER_MINUTE:
         raise TryLater(f"order {order}: {in_last_minute} payments have started within a minute")
 
 
