@@ -241,6 +241,17 @@ def versions(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def coverage(session: nox.Session) -> None:
+    """Count the lines and branches that the tests of `make test` and of the plugins reach, or of
+    those after `--`; write the table.
+    """
+    left_out = (*LONG, "tests/browser", "tests/example_shop")
+    options = [f"--leave-out={path}" for path in left_out]
+    chosen = session.posargs or ["tillgate", *PLUGINS]
+    here(session, "python", "-m", "tools.docgen", "coverage", *chosen, *options)
+
+
+@nox.session(venv_backend="none")
 def upgrade(session: nox.Session) -> None:
     """Upgrade a shop that an older version filled, while old and new processes sell side by side;
     `-- --help` has options.

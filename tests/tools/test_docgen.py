@@ -19,7 +19,7 @@ from tillgate.shop import http
 from tillgate.testing.conformance import Conformance
 from tillgate.testing.gateway_conformance import GatewayConformance
 from tillgate.testing.report import Table
-from tools.docgen import architecture, conformance, hooks, parts, reliability, shop, site
+from tools.docgen import architecture, conformance, coverage, hooks, parts, reliability, shop, site
 from tools.docgen.conformance import Report
 
 SCENARIOS = list(Conformance.scenarios())
@@ -305,6 +305,35 @@ def test_fully_killed_act_counts_as_whole(
 def test_reliability_page_uses_summary_alone() -> None:
     for path, text in reliability.pages(reliability.read_summary()).items():
         assert parts.is_written(path, text), "run `python -m tools.docgen reliability`"
+
+
+def counted(lines: int, reached: int) -> dict[str, dict[str, int]]:
+    branches = {"num_branches": 4, "covered_branches": 1}
+    return {"summary": {"num_statements": lines, "covered_lines": reached, **branches}}
+
+
+def test_coverage_adds_up_each_room() -> None:
+    files = {
+        "src/tillgate/errors.py": counted(10, 10),
+        "src/tillgate/wire/signing.py": counted(20, 10),
+        "src/tillgate/django/admin.py": counted(5, 5),
+        "src/tillgate/django/pages/web/a.py": counted(30, 15),
+        "src/tillgate/django/pages/b.py": counted(10, 5),
+        "/somewhere/plugins/payu/src/tillgate_payu/api.py": counted(3, 3),
+    }
+    found = {room: tuple(counts.values()) for room, counts in coverage.rooms(files).items()}
+    assert found == {
+        "tillgate": (10, 10, 4, 1),
+        "tillgate.wire": (20, 10, 4, 1),
+        "tillgate.django": (5, 5, 4, 1),
+        "tillgate.django.pages": (40, 20, 8, 2),
+        "tillgate_payu": (3, 3, 4, 1),
+    }
+
+
+def test_coverage_table_uses_results_alone() -> None:
+    for path, text in coverage.pages().items():
+        assert parts.is_written(path, text), "run `nox -s coverage`"
 
 
 def test_reliability_names_modules_that_exist() -> None:

@@ -191,6 +191,9 @@ def test_failed_trial_runs_again_unbuilt(
     said = capsys.readouterr().out
     assert ("building tillgate" in said, "core: good" in said) == (False, True)
     assert "to publish, from commit" not in said
+    assert release("--only", "nothing") == 0
+    said = capsys.readouterr().out
+    assert ("building tillgate" in said, "core: good" in said) == (True, False)
 
 
 def test_late_command_names_patience(tmp_path: Path) -> None:

@@ -17,6 +17,10 @@ ROOT = Path(__file__).parents[2]
 SESSIONS = set(
     re.findall(r"^def (\w+)\(session: nox", (ROOT / "noxfile.py").read_text("utf-8"), re.MULTILINE),
 )
+WORKFLOWS = [
+    *(ROOT / ".github/workflows").iterdir(),
+    ROOT / "docs/how-to/plugin-workflow.yml",
+]
 LISTS = {
     "long": noxfile.LONG,
     "provers": noxfile.PROVERS,
@@ -45,6 +49,43 @@ def test_make_has_eight_documented_targets() -> None:
 )
 def test_every_listed_path_exists(paths: tuple[str, ...]) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_actions_are_pinned_by_hash(workflow: Path) -> None:
+    """Each names its version too, for readers and Dependabot."""
+    used = re.findall(r"uses: (.+)", workflow.read_text("utf-8"))
+    assert used
+    assert [one for one in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", one)] == []
+
+
+def test_dependabot_reads_every_constraints_file() -> None:
+    listed = re.findall(r"^ {6}- (/.*)$", (ROOT / ".github/dependabot.yml").read_text(), re.M)
+    held = {path for folder in listed for path in ROOT.glob(f"{folder.strip('/')}/*".strip("/"))}
+    files = subprocess.run(
+        ["git", "ls-files", "*constraints*.txt"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert len(files) > 5
+    assert [file for file in files if ROOT / file not in held] == []
+
+
+def test_no_two_constraints_disagree() -> None:
+    """An environment that takes both could not be built."""
+    shared = _pins("constraints.txt")
+    for file in ("proving/mutation/constraints.txt", "proving/fuzz/constraints.txt"):
+        pins = _pins(file)
+        assert {name: pins[name] for name in pins.keys() & shared.keys()} == {
+            name: shared[name] for name in pins.keys() & shared.keys()
+        }, file
+
+
+def _pins(file: str) -> dict[str, str]:
+    lines = (ROOT / file).read_text("utf-8").lower().splitlines()
+    return dict(line.split("==") for line in lines if "==" in line and line[0] != "#")
 
 
 @pytest.mark.parametrize(

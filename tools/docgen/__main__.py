@@ -1,5 +1,5 @@
 """`python -m tools.docgen` with architecture, reference, reliability, conformance,
-conformance-stripe, conformance-payu or versions; the last four run tests.
+conformance-stripe, conformance-payu, coverage or versions; the last five run tests.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ def main() -> int:
             "conformance",
             "conformance-stripe",
             "conformance-payu",
+            "coverage",
             "versions",
         ],
     )
@@ -34,6 +35,13 @@ def main() -> int:
         nargs="*",
         metavar="PLUGIN",
         help="the shops to run the conformance kit on; all unless named",
+    )
+    parser.add_argument(
+        "--leave-out",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="tests that coverage does not run",
     )
     parser.add_argument(
         "--proven",
@@ -56,6 +64,13 @@ def main() -> int:
             {reliability.SUMMARY: reliability.as_text(summary), **reliability.pages(summary)},
         )
         return 0
+    if options.part == "coverage":
+        from tools.docgen import coverage  # it needs tillgate.testing
+
+        failed = coverage.run(options.plugins, options.leave_out)
+        parts.write(coverage.pages())
+        print(f"tests failed: {', '.join(failed)}" if failed else "all passed", file=sys.stderr)
+        return 1 if failed else 0
     if options.part == "versions":
         from tools.docgen import versions  # it needs tillgate.testing
 

@@ -21,9 +21,9 @@ from typing import Final
 from tillgate.testing.conformance import Conformance
 from tillgate.testing.gateway_conformance import GatewayConformance
 from tillgate.testing.report import Table, markdown
-from tools.docgen.parts import ROOT, replaced
+from tools.docgen.parts import ROOT, replaced, table_of
 
-__all__ = ["Report", "Suite", "pages", "read_report", "read_reports", "run", "suites", "table_of"]
+__all__ = ["Report", "Suite", "pages", "read_report", "read_reports", "run", "suites"]
 
 COMMAND: Final = "nox -s conformance"
 REPORTS: Final = ROOT / "docs" / "reference" / "conformance"
@@ -276,15 +276,6 @@ def _cell(result: str, reasons: list[str]) -> str:
     if reason not in reasons:
         reasons.append(reason)
     return f"{word} ({reasons.index(reason) + 1})"
-
-
-def table_of(head: Sequence[str], rows: Iterator[list[str]] | list[list[str]]) -> Iterator[str]:
-    """Yield the lines of a table of Markdown."""
-    yield f"| {' | '.join(head)} |"
-    yield "|---" * len(head) + "|"
-    yield from (
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows
-    )
 
 
 def _words(class_name: str) -> str:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tools.docgen.conformance import Report, Suite, read_report, suites, table_of
-from tools.docgen.parts import ROOT, replaced
+from tools.docgen.conformance import Report, Suite, read_report, suites
+from tools.docgen.parts import ROOT, replaced, table_of
 
 __all__ = ["GATEWAYS", "Gateway", "run"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ROOT", "first_sentence", "is_written", "linked", "replaced", "write"]
+__all__ = ["ROOT", "first_sentence", "is_written", "linked", "replaced", "table_of", "write"]
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -46,6 +46,15 @@ def replaced(page: str, name: str, command: str, text: str) -> str:
     if not (found and ended):
         raise ValueError(f"the page has no part between {begin} and {end}")
     return f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}"
+
+
+def table_of(head: Sequence[str], rows: Iterator[list[str]] | list[list[str]]) -> Iterator[str]:
+    """Yield the lines of a table of Markdown."""
+    yield f"| {' | '.join(head)} |"
+    yield "|---" * len(head) + "|"
+    yield from (
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows
+    )
 
 
 def write(pages: dict[Path, str]) -> None:

@@ -21,7 +21,8 @@ def main() -> int:
     home = options.home.rstrip("/")
     into, ours = options.into.resolve(), distributions()
     archives = [path for one in ours for path in (one.wheel(into), one.sdist(into))]
-    if options.only and all(path.exists() for path in archives):
+    are_there = all(path.exists() for path in archives)
+    if are_there and options.only and "nothing" not in options.only:
         _say(f"trying what lies in {into}; without TRIALS everything is built anew")
     elif found := _built(ours, into, home):
         return _failed(found)
@@ -47,7 +48,8 @@ def _options() -> argparse.Namespace:
         "--only",
         nargs="*",
         choices=[*trials.TRIALS, "nothing"],
-        help="the trials, of the archives that are there; all, of new archives, unless named",
+        help="the trials, of the archives that are there; all, of new archives, unless named; "
+        "`nothing` builds alone",
     )
     parser.add_argument(
         "--home",
