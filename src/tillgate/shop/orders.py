@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
@@ -30,6 +31,8 @@ __all__ = [
     "pay_url",
     "set_order_data",
 ]
+
+_NOTHING = Decimal(0)
 
 
 def open_order(
@@ -62,13 +65,20 @@ def open_order(
         closed.update(unpaid_check_at=unpaid_check_at())
 
 
-def close_order(plugin: str, order_key: str, *, actor: str = "shop") -> None:
+def close_order(
+    plugin: str,
+    order_key: str,
+    *,
+    actor: str = "shop",
+    kept: Decimal = _NOTHING,
+) -> None:
     """Note that the shop cancelled an order: no payment starts, and open payments are still polled.
     Touches the database only.
 
     Of a paid order the payment stays as it is. A review opens about the money that the gateway
-    still holds and no refund takes: ask for the refund before, or see `keep_money`. Does nothing
-    for an order that was never opened.
+    still holds and no refund takes: ask for the refund before, or see `keep_money`. `kept` is what
+    the shop keeps of it by right, such as a cancellation fee. Does nothing for an order that was
+    never opened.
 
     Raises `ConfigurationError` where the plugin is not installed or does not know the order.
     """
@@ -76,7 +86,7 @@ def close_order(plugin: str, order_key: str, *, actor: str = "shop") -> None:
     with transaction.atomic(using=database()):
         order = Order.objects.select_for_update().filter(plugin=plugin, key=order_key).first()
         if order is not None and order.paid_by_id:
-            cancelled.review_cancelled(order, actor)
+            cancelled.review_cancelled(order, actor, kept)
         else:
             registering.close_order(plugin, order_key, actor)
 

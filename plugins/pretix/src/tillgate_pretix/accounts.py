@@ -66,7 +66,8 @@ _PRIVATE: Final = (
     "is in a private network: only with allow_http_to_private_networks in "
     "pretix.cfg may organizers enter it"
 )
-_LIVE: Final = "pretix-"
+LIVE: Final = "pretix-"
+"""The beginning of the names of all accounts of pretix."""
 _TEST: Final = "pretix-test-"
 
 
@@ -89,7 +90,7 @@ def alias_of_event(event: Any, *, testmode: bool) -> str:
 
 def prefixes_of(event: Any) -> tuple[str, str]:
     """Return the beginnings of the names of all accounts of an event, present and former."""
-    return f"{_LIVE}{event.pk}-", f"{_TEST}{event.pk}-"
+    return f"{LIVE}{event.pk}-", f"{_TEST}{event.pk}-"
 
 
 def find(alias: str) -> Account | None:
@@ -107,8 +108,8 @@ def event_of_alias(alias: str) -> Any:
     """Return the event of an account's alias, or None if the alias is not the plugin's or the event
     is gone.
     """
-    event_id = alias.removeprefix(_TEST if alias.startswith(_TEST) else _LIVE).partition("-")[0]
-    if not alias.startswith(_LIVE) or not event_id.isdecimal():
+    event_id = alias.removeprefix(_TEST if alias.startswith(_TEST) else LIVE).partition("-")[0]
+    if not alias.startswith(LIVE) or not event_id.isdecimal():
         return None
     with scopes_disabled():
         return Event.objects.select_related("organizer").filter(pk=int(event_id)).first()
@@ -172,7 +173,7 @@ def _given(values: Any, prefix: str) -> dict[str, str]:
 def _alias(event: Any, values: Any, *, testmode: bool) -> str:
     given = _given(values, _prefix(testmode=testmode))
     maker = f"{given.get('base_url', given['dialect'])} {given.get('merchant_no', '')}"
-    return f"{_TEST if testmode else _LIVE}{event.pk}-{sha256(maker.encode()).hexdigest()[:8]}"
+    return f"{_TEST if testmode else LIVE}{event.pk}-{sha256(maker.encode()).hexdigest()[:8]}"
 
 
 # Former accounts ----------------------------------------------------------------------------------

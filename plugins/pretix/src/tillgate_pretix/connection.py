@@ -1,22 +1,26 @@
-"""Whether an event's accounts work: the test of the connection, and the warnings above pretix's
-pages about payment.
+"""Whether an event's accounts work: the test of the connection, the health of the payments, and the
+warnings above pretix's pages about payment.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import get_template
 from django.urls import reverse
+from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 from pretix.base.forms import SECRET_REDACTED
 from pretix.control.views.event import PaymentProviderSettings
 
 from tillgate import ConfigurationError, shop
 from tillgate_pretix import accounts
-from tillgate_pretix.configuration import APP
+from tillgate_pretix.configuration import APP, PLUGIN
 from tillgate_pretix.orders import METHODS
 
 _SECONDS: Final = 8.0
@@ -110,6 +114,64 @@ def problems(event: Any) -> list[str]:
     return [f"{name}: {problem}" for name, problem in found if problem]
 
 
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """How one thing stands, in a sentence."""
+
+    is_good: bool
+    text: str
+
+
+def health(holder: Any) -> list[Stand]:
+    """Return how the payments of an event, or of an organizer, stand: each account, the worker and
+    the oldest work that waits. Reads the database only.
+    """
+    vitals, kept = shop.vitals(), accounts.settings_of(holder)
+    found = []
+    for testmode in (False, True):
+        if accounts.is_complete(holder, testmode=testmode):
+            problem = kept.get(_kept_as(testmode=testmode))
+            said = problem or _("in order when last tested")
+            text = f"{_name(testmode=testmode)}: {said}"
+            found.append(Stand(is_good=not problem, text=text))
+    found += [Stand(is_good=False, text=text) for text in _found_since(holder, vitals.resting)]
+    if vitals.worker_seconds is None:
+        found.append(
+            Stand(
+                is_good=False,
+                text=_(
+                    "The worker has never run: payments whose notification is lost stay unpaid."
+                ),
+            ),
+        )
+    else:
+        ran = _("The worker ran %(age)s ago.") % {"age": _age(vitals.worker_seconds)}
+        found.append(Stand(is_good=not vitals.problems, text=ran))
+    oldest = max([*(one.oldest_seconds for one in vitals.due), vitals.undelivered_seconds or 0.0])
+    waits = _("The oldest work has waited for %(age)s.") % {"age": _age(oldest)}
+    text = waits if oldest else _("No work is waiting.")
+    found.append(Stand(is_good=not vitals.problems, text=text))
+    return found
+
+
+def _found_since(holder: Any, resting: Sequence[str]) -> Iterator[str]:
+    """Yield what the worker has found wrong with the accounts since the last test."""
+    for alias in resting:
+        event = accounts.event_of_alias(alias)
+        if event is not None and holder in (event, event.organizer):
+            yield _("%(event)s: the payment service does not answer.") % {"event": event.name}
+    for review in shop.open_reviews(PLUGIN, account_prefix=accounts.LIVE):
+        event = None if review.payment_id else accounts.event_of_alias(review.account)
+        if event is not None and holder in (event, event.organizer):
+            yield f"{event.name}: {review.title}"
+
+
+def _age(seconds: float) -> str:
+    if seconds < 60:
+        return _("less than a minute")
+    return timesince(shop.now() - timedelta(seconds=seconds))
+
+
 def _ticked(kept: Any) -> list[str]:
     return [method for method in METHODS if kept.get(accounts.setting_of(method), as_type=bool)]
 
@@ -154,29 +216,27 @@ class TestConnectionView(PaymentProviderSettings):  # type: ignore[misc]  # pret
         return shown
 
     def _test(self, request: HttpRequest) -> None:
-        kept = accounts.settings_of(self.provider.event)
-        typed = {
-            name.removeprefix(kept.get_prefix()): value
-            for name, value in self.form.cleaned_data.items()
-        }
-        values = {
-            name: kept.get(name) if value == SECRET_REDACTED else value
-            for name, value in typed.items()
-        }
-        begun = [
-            testmode for testmode in (False, True) if accounts.is_begun(values, testmode=testmode)
-        ]
-        if not begun:
-            messages.error(request, _("There is no account to test yet."))
-        for testmode in begun:
-            problem = _problem(values, testmode=testmode)
-            if accounts.are_alike(values, kept, testmode=testmode):
-                kept.set(_kept_as(testmode=testmode), problem)
-            if problem:
-                messages.error(request, f"{_name(testmode=testmode)}: {problem}")
-            else:
-                messages.success(
-                    request,
-                    _("%(account)s: the payment service knows it.")
-                    % {"account": _name(testmode=testmode)},
-                )
+        test_typed(request, accounts.settings_of(self.provider.event), self.form.cleaned_data)
+
+
+def test_typed(request: HttpRequest, kept: Any, cleaned_data: dict[str, Any]) -> None:
+    """Test the accounts that are typed in a form, and add messages. Uses the network."""
+    typed = {name.removeprefix(kept.get_prefix()): one for name, one in cleaned_data.items()}
+    values = {
+        name: kept.get(name) if value == SECRET_REDACTED else value for name, value in typed.items()
+    }
+    begun = [testmode for testmode in (False, True) if accounts.is_begun(values, testmode=testmode)]
+    if not begun:
+        messages.error(request, _("There is no account to test yet."))
+    for testmode in begun:
+        problem = _problem(values, testmode=testmode)
+        if accounts.are_alike(values, kept, testmode=testmode):
+            kept.set(_kept_as(testmode=testmode), problem)
+        if problem:
+            messages.error(request, f"{_name(testmode=testmode)}: {problem}")
+        else:
+            messages.success(
+                request,
+                _("%(account)s: the payment service knows it.")
+                % {"account": _name(testmode=testmode)},
+            )

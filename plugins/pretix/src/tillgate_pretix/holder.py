@@ -76,6 +76,7 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
             ),
         }
         fields = OrderedDict({**own, **super().settings_form_fields})
+        fields["_enabled"].help_text = _who_takes(self.event.currency)
         fields.move_to_end("_enabled", last=False)
         return fields
 
@@ -104,6 +105,7 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
             and reverse("plugins:tillgate_pretix:organizer", kwargs=kwargs),
             "test_url": connection.test_url(self.event),
             "former": accounts.former_merchants(self.event),
+            "health": connection.health(self.event),
         }
         return str(get_template("tillgate_pretix/settings.html").render(context, request))
 
@@ -266,6 +268,22 @@ def _services(saved: str | None) -> list[tuple[str, Any]]:
         for name in dict.fromkeys([*names, *filter(None, [saved])])
     ]
     return [("", _SERVICES[REFERENCE.name]), *others]
+
+
+def _who_takes(currency: str) -> str:
+    """Say which of the installed payment services take a currency."""
+    known = {
+        str(label): GatewayProfile.named(name or REFERENCE.name) for name, label in _services(None)
+    }
+    names = [label for label, one in known.items() if one and currency in one.currencies]
+    if names:
+        takes = _("Payment services here that take %(currency)s: %(names)s.")
+        return str(takes) % {"currency": currency, "names": ", ".join(names)}
+    missing = _(
+        "No payment service here takes %(currency)s. Stripe and PayU take EUR: their plugins can "
+        "be installed into pretix.",
+    )
+    return str(missing) % {"currency": currency}
 
 
 def _services_with(field: str) -> list[str]:

@@ -72,6 +72,9 @@ REVIEW_LOGGED: Final = "tillgate_pretix.review"
 
 OPEN: Final = (OrderPayment.PAYMENT_STATE_CREATED, OrderPayment.PAYMENT_STATE_PENDING)
 """The states in which a payment of pretix may still be paid."""
+_REFUNDED_WITHIN: Final = timedelta(minutes=10)
+"""The time for the refund of a cancelled order, before a review asks for it."""
+_REVIEWED_WITHIN: Final = timedelta(days=7)
 UNDER_WAY: Final = (OrderRefund.REFUND_STATE_CREATED, OrderRefund.REFUND_STATE_TRANSIT)
 """The states of a pretix refund without a known result."""
 _HELD: Final = (OrderPayment.PAYMENT_STATE_CONFIRMED, OrderPayment.PAYMENT_STATE_REFUNDED)
@@ -218,6 +221,8 @@ def describe(order_key: str) -> OrderDescription | None:
             staff_url=_staff_url(order),
             payable_until=_payable_until(order),
             choose_url=_choose_url(order),
+            is_cancelled=is_cancelled(order)
+            and (order.pending_sum < 0 or not any(bill.paid_by for bill in bills_of(order))),
         )
 
 
@@ -559,6 +564,7 @@ def conclude(order: Any) -> None:
     while a refund is under way: pretix counts that money as gone, but the refund may fail.
     """
     order.refresh_from_db()
+    _conclude_cancelled(order)
     if order.status != Order.STATUS_PAID or order.pending_sum != 0:
         return
     if _under_way(order) or any(
@@ -575,6 +581,69 @@ def conclude(order: Any) -> None:
     if booked:  # each under the lock of its own bill, so after the lock of this one
         transaction.on_commit(
             lambda: shop.close_reviews(booked, "pretix counts as much as the order costs"),
+        )
+
+
+# After a cancellation ----------------------------------------------------------------------------
+
+
+def is_cancelled(order: Any) -> bool:
+    """Tell whether an order is cancelled: pretix calls one paid that keeps a cancellation fee."""
+    if order.status == Order.STATUS_CANCELED:
+        return True
+    has_fee = order.cancellation_date is not None and order.status == Order.STATUS_PAID
+    return has_fee and not order.positions.exists()
+
+
+def review_cancelled_orders() -> None:
+    """Open a review about each order that was cancelled some time ago and keeps more than its
+    cancellation fee.
+
+    Refunds follow a cancellation: pretix's own at once, those of staff on the next page. So a
+    review waits for them.
+    """
+    since, until = now() - _REVIEWED_WITHIN, now() - _REFUNDED_WITHIN
+    with scopes_disabled():
+        numbers = list(
+            Order.objects.filter(
+                cancellation_date__range=(since, until),
+                payments__provider__startswith=f"{HOLDER}_",
+                payments__state__in=_HELD,
+            )
+            .distinct()
+            .values_list("pk", flat=True),
+        )
+    for number in numbers:
+        try:
+            _review_cancelled(number)
+        except Exception:  # noqa: BLE001  # the shop's own code may raise anything
+            _log.exception("order %s of pretix, which was cancelled, is not reviewed", number)
+
+
+def _review_cancelled(order_id: int) -> None:
+    with found(str(order_id)) as order:
+        if order is None or not is_cancelled(order) or _under_way(order):
+            return
+        left = -order.pending_sum
+        for bill in reversed(bills_of(order)):
+            payment = bill.paid_by
+            held = min(left, payment.refundable_amount) if payment else Decimal(0)
+            if payment and held > 0:
+                kept = money.left_of(payment.refundable_amount, [held])
+                shop.close_order(PLUGIN, bill.key, actor=PLUGIN, kept=kept)
+                left = money.left_of(left, [held])
+
+
+def _conclude_cancelled(order: Any) -> None:
+    """Resolve the reviews of a cancelled order that keeps no more than its fee, or is none any
+    more.
+    """
+    asked = reviews_of(order, {ReviewReason.CANCELLED_HELD})
+    is_over = not is_cancelled(order) or (order.pending_sum >= 0 and not _under_way(order))
+    if asked and is_over:
+        closed = [review.id for review in asked]
+        transaction.on_commit(
+            lambda: shop.close_reviews(closed, "pretix keeps no more than the order costs"),
         )
 
 
@@ -620,7 +689,10 @@ def conclude_all() -> None:
     for number in sorted(
         {
             int(review.order_key.partition("/")[0])
-            for review in shop.open_reviews(PLUGIN, reasons=MONEY_REASONS)
+            for review in shop.open_reviews(
+                PLUGIN,
+                reasons=MONEY_REASONS | {ReviewReason.CANCELLED_HELD},
+            )
         },
     ):
         try:

@@ -85,12 +85,19 @@ class OrganizerSettingsView(OrganizerPermissionRequiredMixin, FormView):  # type
             **super().get_context_data(**kwargs),
             "inheriting": len(self.events) - len(own),
             "own": own,
+            "health": connection.health(request.organizer),
         }
 
     @sensitive_variables()
     def form_valid(self, form: Any) -> HttpResponse:
-        """Store the settings, keep former accounts for each event, and test the new ones."""
+        """Store the settings, keep former accounts for each event, and test the new ones; or only
+        test what was typed.
+        """
         request: Any = self.request
+        if "test_connection" in request.POST:
+            kept = accounts.settings_of(request.organizer)
+            connection.test_typed(request, kept, form.cleaned_data)
+            return self.render_to_response(self.get_context_data(form=form))
         before = {event.pk: _copy(event) for event in self.events}
         with transaction.atomic():
             form.save()

@@ -202,6 +202,7 @@ def run_worker(sender: Any, **_kwargs: Any) -> None:
     shop.run_worker(seconds=_WORKER_SECONDS)
     orders.all_stay_paid()
     orders.conclude_all()
+    orders.review_cancelled_orders()
 
 
 @receiver(pre_save, sender=LogEntry, dispatch_uid="tillgate_pretix_log")

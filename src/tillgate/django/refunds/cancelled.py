@@ -11,16 +11,18 @@ from tillgate.django.refunds.limits import RefundNotPossible, refundable
 from tillgate.django.reviews.closing import resolve
 from tillgate.django.reviews.opening import open_review
 from tillgate.lifecycle import ReviewReason
+from tillgate.money import left_of
 
 _REASON = ReviewReason.CANCELLED_HELD
+_NOTHING = Decimal(0)
 
 
-def review_cancelled(order: Order, actor: str) -> None:
+def review_cancelled(order: Order, actor: str, kept: Decimal = _NOTHING) -> None:
     """Open a review about the money of a cancelled order that was paid, under the order's lock;
-    nothing happens where its refunds, done or under way, take all of it.
+    nothing happens where its refunds, done or under way, take all of it but `kept`.
     """
     if payment := _paid_by(order):
-        _open(payment, refundable(payment), actor)
+        _open(payment, max(_NOTHING, left_of(refundable(payment), [kept])), actor)
 
 
 def keep_money(order_id: int, *, staff: str, note: str) -> None:
