@@ -4,7 +4,7 @@ from django.apps import AppConfig
 
 
 class ExampleShopConfig(AppConfig):
-    """What is Fold & Margin's own."""
+    """The app of Fold & Margin itself."""
 
     name = "example_shop"
     default_auto_field = "django.db.models.BigAutoField"

@@ -17,16 +17,16 @@ __all__ = ["Browser", "Form", "Page", "PageProblem"]
 _TIMEOUT_SECONDS: Final = 60.0
 _MOST_REDIRECTS: Final = 20
 _AT_ONCE: Final = "0; url="
-"""The header `Refresh` of a page that a browser leaves at once."""
+"""The header `Refresh` of a page that a browser leaves immediately."""
 
 
 class PageProblem(Exception):
-    """A page was not what a shopper would expect; the text says which page and what is wrong."""
+    """A page differs from a shopper's expectation; the text names the page and the fault."""
 
 
 @dataclass(slots=True)
 class Form:
-    """A form as it stands on a page: where it goes, and what it would send if nobody touched it."""
+    """A form as it stands on a page: its address, and the fields that it would send untouched."""
 
     action: str
     method: str
@@ -131,7 +131,7 @@ class Browser:
 
 
 class _Reader(HTMLParser):
-    """Reads what a shopper would see and could send."""
+    """Reads the texts that a shopper would see, and the forms."""
 
     _SILENT: Final = frozenset({"script", "style", "noscript", "svg"})
 

@@ -1,4 +1,4 @@
-"""What the shop sells, as data, and how it gets into the database: twice is the same as once."""
+"""The shop's products as data, and their way into the database: twice is the same as once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _drawn = functools.cache(pictures.draw)  # the gift cards look alike
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goods:
-    """Something to buy. What has no parcel travels by e-mail, and its price is not taxed."""
+    """A product. One without a parcel travels by e-mail, and its price is not taxed."""
 
     sku: str
     title: str
@@ -53,7 +53,7 @@ CATEGORIES: Final = {
         "buy one and watch the order come out right."
     ),
 }
-"""The categories with what stands at their head."""
+"""The categories with the text at their head."""
 
 GOODS: Final = (
     Goods(
@@ -263,8 +263,8 @@ def load(tell: Callable[[str], object] = lambda _title: None) -> None:
 
 
 def _load_site() -> None:
-    """Name the shop and its host, to which the links in Oscar's mails lead: in a new database both
-    are example.com.
+    """Name the shop and its host for the links in Oscar's mails: in a new database both are
+    example.com.
     """
     site = Site.objects.get_current()
     site.name, site.domain = "Fold & Margin", urlsplit(get_settings().public_url).netloc

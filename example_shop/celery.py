@@ -1,4 +1,4 @@
-"""What Celery runs: `celery -A example_shop.celery beat` once, `celery -A example_shop.celery
+"""The app for Celery: `celery -A example_shop.celery beat` once, `celery -A example_shop.celery
 worker -Q payments` as often as wanted.
 
 beat writes its times where it starts, or where `-s` says.

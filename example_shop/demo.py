@@ -87,7 +87,7 @@ def main() -> int:
 
 
 def _missing_for_stripe(*, once: bool, plugin: bool) -> str:
-    """Return what is missing for a demonstration with Stripe, or an empty text. Without a key an
+    """Return the missing parts of a demonstration with Stripe, or an empty text. Without a key an
     imitation of Stripe takes the money, and nothing is missing.
     """
     key = os.environ.get("STRIPE_TEST_KEY", "")
@@ -273,7 +273,7 @@ Ctrl-C stops everything. What happens is shown below.
 
 
 def _prepare(password: str) -> None:
-    """Make the tables, the catalogue and somebody of the staff."""
+    """Make the tables, the catalogue and one user of the staff."""
     with _step("loading Django and Oscar"):
         import django
 
@@ -300,7 +300,7 @@ def _prepare(password: str) -> None:
 
 
 class _Lines:
-    """Hands over what is written, for a command that insists on writing."""
+    """Hands over the written text, for a command that insists on writing."""
 
     def __init__(self, take: Callable[[str], object]) -> None:
         self._take = take
@@ -314,9 +314,7 @@ class _Lines:
 
 @contextmanager
 def _step(what: str, total: int = 0) -> Iterator[Callable[..., None]]:
-    """Say what is being done and how far it is, on a terminal in one line; at the end how long it
-    took.
-    """
+    """Show a step and its progress, on a terminal in one line, and its duration at the end."""
     began, done, terminal = time.monotonic(), 0, sys.stdout.isatty()
 
     def progress(*_: object) -> None:
@@ -364,7 +362,7 @@ def _is_taken(port: int) -> bool:
 
 
 class _Process:
-    """A child process whose output is shown line by line, each with the name of who says it."""
+    """A child process with its output shown line by line, each with the name of the process."""
 
     _REQUEST: Final = re.compile(r'\[[^]]+\] "(\S+ \S+) HTTP/[\d.]+" (\d+) \d+$')
     _NOISE: Final = re.compile(r"GET /(?!payments/(notification|order|pay|return))\S* [23]")
@@ -399,7 +397,7 @@ class _Process:
         with self._child.stdout as lines:
             for line in lines:
                 self._last.append(line.rstrip())
-                # the shop's log of a request, without what nobody reads
+                # the shop's log of a request, without its details
                 shown = self._REQUEST.sub(r"\1 \2", line.strip())
                 if not self.quiet and shown and not self._NOISE.match(shown):
                     _say(f"{self.name:>8} | {shown}")
@@ -409,7 +407,7 @@ class _Process:
         return any(text in line for line in list(self._last))
 
     def tell_last_words(self) -> None:
-        """Show what it said last, for somebody who looks for a fault."""
+        """Show its last lines, to find the fault."""
         if self.ended() is not None:
             self._reader.join(_STOP_SECONDS)
         for line in list(self._last):
@@ -440,7 +438,7 @@ def _running(
     processes: dict[str, _Process] = {}
     try:
         for name, command in commands.items():
-            # what they say of themselves at the start, the greeting says better
+            # the greeting replaces their own lines at the start
             processes[name] = _Process(name, command, quiet=True)
         yield processes
     finally:
@@ -483,7 +481,7 @@ def _wait_for(processes: Mapping[str, _Process], addresses: Mapping[str, str]) -
 
 
 def _watch(processes: Mapping[str, _Process], commands: Mapping[str, Sequence[str]]) -> None:
-    """Show what the processes say until one of them ends; without its worker the shop goes on,
+    """Show the output of the processes until one of them ends; without its worker the shop goes on,
     which is worth seeing.
     """
     for process in processes.values():

@@ -278,7 +278,7 @@ def fountain_pen() -> Layer:
 
 
 def bottled_ink() -> Layer:
-    """Draw a bottle of ink and what it writes."""
+    """Draw a bottle of ink and a written line."""
     bottle = (
         Layer()
         .box(30, 42, 70, 82, "#dfe8ec", round_=6)
@@ -471,7 +471,7 @@ PICTURES: Final[dict[str, Callable[[], Layer]]] = {
         desk,
     )
 }
-"""What can be drawn, by name."""
+"""The drawings, by name."""
 
 
 def draw(name: str) -> bytes:

@@ -1,5 +1,5 @@
-"""The content security policy of the shop. Oscar's pages have scripts in them, so it bounds what
-needs none of these.
+"""The content security policy of the shop. Oscar's pages have scripts in them, so it bounds the
+pages without scripts of Oscar's.
 """
 
 from __future__ import annotations

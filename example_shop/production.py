@@ -37,8 +37,8 @@ Let a process manager keep these three running, in the folder of the clone:
 container file, a compose file and units for systemd.
 
 The web server ends TLS, serves `/static/` from $SHOP_VAR/static and `/media/` from $SHOP_VAR/media
-by itself, and passes the rest on to gunicorn at 127.0.0.1:8000 with `Host` as it came and
-`X-Forwarded-Proto` set anew: `deploy/nginx.conf`.
+itself, and passes the rest on to gunicorn at 127.0.0.1:8000 with `Host` as it came and its own
+`X-Forwarded-Proto`: `deploy/nginx.conf`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from example_shop.settings import *  # noqa: F403  # what a shop is does not depend on where it runs
+from example_shop.settings import *  # noqa: F403  # the shop is the same on any machine
 from example_shop.settings import TILLGATE as _SANDBOX_TILLGATE
 from tillgate.django.tasks import BEAT_SCHEDULE
 
@@ -71,15 +71,15 @@ TILLGATE = {
     "PUBLIC_URL": f"https://{_HOST}",  # the gateway must reach it from outside
     "REVIEW_MAIL_TO": [
         os.environ["SHOP_OWNER_MAIL"],
-    ],  # somebody who reads it: a payment that needs review does not settle itself
+    ],  # a reader: a payment that needs review does not settle itself
     # Each process of a worker keeps to its own limit: this one is for two processes at a gateway
     # that takes 20 queries a second.
     "QUERIES_PER_SECOND": 10.0,
     "MONITOR_TOKEN": os.environ.get("SHOP_MONITOR_TOKEN") or None,
 }
 
-# Celery wakes the worker and spreads its work; what is due stays in the database. It is what finds
-# the money whose notification was lost.
+# Celery wakes the worker and spreads its work; due work stays in the database. The worker finds
+# money after a lost notification.
 CELERY_BROKER_URL = os.environ.get("SHOP_BROKER_URL", "")  # not needed by `tillgate worker`
 CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}  # and the shop's own
 # with workers of its own, never behind a newsletter
@@ -99,7 +99,7 @@ DATABASES = {
         "CONN_HEALTH_CHECKS": True,
         # PostgreSQL would wait without end, and let a frozen process keep its locks.
         "OPTIONS": {"options": "-c lock_timeout=30s -c idle_in_transaction_session_timeout=2min"},
-        # Safe with Tillgate, whose own pages opt out: it never talks to the gateway while a
+        # Safe with Tillgate, since its own pages opt out: it never talks to the gateway while a
         # transaction is open.
         "ATOMIC_REQUESTS": True,
     },
@@ -107,7 +107,7 @@ DATABASES = {
 
 # https --------------------------------------------------------------------------------------------
 
-# only behind a web server that sets the header itself, whatever came in
+# only behind a web server that replaces the header of each request
 SECURE_PROXY_SSL_HEADER = (
     "HTTP_X_FORWARDED_PROTO",
     "https",

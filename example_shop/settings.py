@@ -1,7 +1,7 @@
 """The settings of Fold & Margin on one machine, to copy: SQLite, the sandbox's account, and
 `manage.py tillgate worker` beside it.
 
-What Tillgate needs is marked; the rest is django-oscar's. `production.py` shows what changes for a
+The parts for Tillgate are marked; the rest is django-oscar's. `production.py` has the changes for a
 shop on the internet.
 """
 
@@ -70,7 +70,7 @@ if os.environ.get("SHOP_GATEWAY") == "stripe":
         "BASE_URL": os.environ.get("SHOP_GATEWAY_URL", ""),
         "SANDBOX": True,
     }
-    TILLGATE["PAYMENT_METHODS"] = None  # Stripe's page offers what the account has switched on
+    TILLGATE["PAYMENT_METHODS"] = None  # the methods that the account has switched on
 
 DATABASES = {
     "default": {
@@ -82,8 +82,8 @@ DATABASES = {
             # is.
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
-            # WAL lets shoppers read while somebody pays. FULL waits for the disk: a power cut must
-            # not forget a paid order.
+            # WAL lets shoppers read during a payment. FULL waits for the disk: a power cut must not
+            # forget a paid order.
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
         },
     },
@@ -91,7 +91,7 @@ DATABASES = {
 
 MANAGERS = [("The shop", "shop@localhost")]  # are mailed when a payment needs review
 
-# The steps that an order may take; Tillgate takes the first two by itself.
+# The steps that an order may take; Tillgate takes the first two.
 OSCAR_INITIAL_ORDER_STATUS = "Pending payment"
 OSCAR_INITIAL_LINE_STATUS = "Pending"
 OSCAR_ORDER_STATUS_PIPELINE = {

@@ -12,7 +12,7 @@ _SHOWN: Final = 4
 
 
 class Home(TemplateView):
-    """What the shop sells: its categories, and a few things of the season."""
+    """The shop window: its categories, and a few things of the season."""
 
     template_name = "example_shop/home.html"
 

@@ -220,7 +220,7 @@ def _must_be_paid(office: Browser, number: str, tell: Tell) -> None:
 
 
 def _must_be_asked(gateway: str, number: str, total: str) -> None:
-    """Compare what the preview showed with what the gateway was asked for, to the cent."""
+    """Compare the preview with the request to the gateway, to the cent."""
     state = httpx.get(
         f"{gateway}/_control/state",
         timeout=_PATIENCE_SECONDS,
@@ -265,7 +265,7 @@ def _refund(office: Browser, number: str, amount: str, tell: Tell) -> None:
 
 
 def log_in(office: Browser, staff: tuple[str, str]) -> None:
-    """Log somebody of the staff, by address and password, in to the dashboard."""
+    """Log a user of the staff, by address and password, in to the dashboard."""
     page = office.open("/dashboard/login/")
     page = office.submit(page, page.form("password"), username=staff[0], password=staff[1])
     if "login" in page.url:

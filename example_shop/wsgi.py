@@ -1,4 +1,4 @@
-"""What gunicorn serves: `gunicorn example_shop.wsgi`."""
+"""The application for gunicorn: `gunicorn example_shop.wsgi`."""
 
 import os
 

@@ -1,8 +1,8 @@
-"""`python tools/audit_dependencies.py`: have pip-audit look for known holes in what is installed,
-and say when it could not look.
+"""`python tools/audit_dependencies.py`: have pip-audit look for known holes in the installed
+packages, and say when it could not look.
 
-pip-audit counts what it cannot find as no fault, so on a machine that reaches a mirror without its
-data it would report that all is well.
+pip-audit counts a package that it cannot find as no fault, so on a machine that reaches a mirror
+without its data it would report that all is well.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NO_DATA = (
 
 
 def judge(report: str, errors: str) -> tuple[int, list[str]]:
-    """Return an exit status and the lines that say what pip-audit's report means: 1 only when it
+    """Return an exit status and the lines with the meaning of pip-audit's report: 1 only when it
     knows of a hole.
     """
     try:
@@ -48,7 +48,7 @@ def judge(report: str, errors: str) -> tuple[int, list[str]]:
 
 
 def main(pip_audit: str, folder: str) -> int:
-    """Audit what is installed in a folder."""
+    """Audit the packages in a folder."""
     command = [pip_audit, "--format", "json", "--progress-spinner", "off", "--path", folder]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     status, lines = judge(done.stdout, done.stderr)

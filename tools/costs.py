@@ -1,5 +1,5 @@
-"""`python -m tools.costs`: measure on PostgreSQL what it costs to run Tillgate, and write the table
-of docs/reference/costs.md.
+"""`python -m tools.costs`: measure on PostgreSQL the costs of Tillgate, and write the table of
+docs/reference/costs.md.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _counted(counts: dict[str, int], name: str) -> Iterator[None]:
 
 
 def _memory(chosen: dict[str, str]) -> dict[str, str]:
-    """Run a worker and a web process, and read what they hold."""
+    """Run a worker and a web process, and read their memory."""
     import httpx
 
     from tillgate.django.models import Payment

@@ -1,4 +1,4 @@
 """Oscar's models, unchanged."""
 
-# what Oscar asks of an app in place of its own
+# Oscar asks this of an app in place of its own
 from oscar.apps.partner.models import *  # noqa: F403

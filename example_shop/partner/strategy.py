@@ -1,4 +1,4 @@
-"""What things cost: the price of the first stock record and sales tax on top."""
+"""Prices: the price of the first stock record and sales tax on top."""
 
 from decimal import Decimal
 from typing import Any
@@ -29,7 +29,7 @@ class TaxedGoods(
 ):
     """Goods are taxed; a gift card is money, and is not."""
 
-    exponent = Decimal("0.01")  # to the cent, so that what is shown adds up to what is paid
+    exponent = Decimal("0.01")  # to the cent, so the shown amounts add up to the paid one
 
     def get_rate(self, product: Any, _stockrecord: Any) -> Decimal:
         """Return the tax rate of a product."""

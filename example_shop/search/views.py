@@ -24,16 +24,16 @@ class CatalogueView(ListView):  # type: ignore[type-arg]  # Oscar's models have 
     paginate_by = 24
 
     def get_queryset(self) -> Any:
-        """Return what may be shown, with what its cards need."""
+        """Return the products that may be shown, with the data of their cards."""
         return Product.objects.browsable().base_queryset().order_by("upc")
 
     def get_context_data(self, **context: Any) -> dict[str, Any]:
-        """Say what stands on the shelf."""
+        """Name the shelf."""
         return super().get_context_data(headline=_("Everything"), **context)
 
 
 class ProductCategoryView(CatalogueView):
-    """What is for sale in a category."""
+    """The products of a category."""
 
     @cached_property
     def category(self) -> Any:
@@ -41,7 +41,7 @@ class ProductCategoryView(CatalogueView):
         return get_object_or_404(Category, pk=self.kwargs["pk"], is_public=True)
 
     def get_queryset(self) -> Any:
-        """Return what stands in the category or below it."""
+        """Return the products of the category and of those below it."""
         return (
             super()
             .get_queryset()
@@ -59,10 +59,10 @@ class ProductCategoryView(CatalogueView):
 
 
 class FacetedSearchView(CatalogueView):
-    """What has a word in its name or description."""
+    """The products with a word in their name or description."""
 
     def get_queryset(self) -> Any:
-        """Return what the words are found in."""
+        """Return the products with the words."""
         found = super().get_queryset()
         # PostgreSQL refuses a NUL in any text
         words = self.request.GET.get("q", "")[:100].replace("\0", " ")
@@ -71,7 +71,7 @@ class FacetedSearchView(CatalogueView):
         return found
 
     def get_context_data(self, **context: Any) -> dict[str, Any]:
-        """Say what was polled for."""
+        """Show the searched words."""
         return {
             **super().get_context_data(**context),
             "headline": _("Found for “%(words)s”") % {"words": self.request.GET.get("q", "")},

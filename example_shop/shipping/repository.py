@@ -25,6 +25,6 @@ class _Courier(methods.FixedPrice):  # type: ignore[misc]  # Oscar ships no type
 
 
 class Repository(repository.Repository):  # type: ignore[misc]  # Oscar ships no types
-    """Two ways; what travels by e-mail needs neither, which Oscar sees by itself."""
+    """Two ways; products that travel by e-mail need none, as Oscar knows."""
 
     methods = (_Post(), _Courier())

@@ -1,4 +1,4 @@
-"""What a person can do about what needs one: each act's outcome in words, and what refuses it."""
+"""The review actions of staff: each outcome in words, and each refusal."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ from tillgate.wire.dialects import TransactionStatus
 
 
 def held(world: World) -> tuple[Payment, Review]:
-    """Return a payment that is paid and did not pay its order, which was cancelled, and what was
-    raised.
-    """
+    """Return a paid payment of a cancelled order, and its review."""
     payment = world.start(world.order())
     ShopOrder.objects.update(status="cancelled")
     world.shopper_pays(payment)
@@ -51,7 +49,7 @@ def tell_again(review: Review) -> actions.Done:
 
 
 def test_late_action_names_who_was_quicker(world: World) -> None:
-    """An action that comes too late changes nothing and says who resolved the review."""
+    """An action that comes too late changes nothing and names the clerk that resolved it."""
     _, review = held(world)
     actions.take_action(review.pk, "dismiss", staff="bob", note="  fine so ")
     done = actions.take_action(review.pk, "refund", staff="ann", amount="12.50")
@@ -73,7 +71,7 @@ def test_unsuitable_action_is_refused_with_reason(world: World) -> None:
 
 
 def test_telling_again_fails_while_shop_refuses(world: World) -> None:
-    """Staff read what the shop says while it does not take the money."""
+    """Staff read the shop's error while it does not take the money."""
     _, review = held(world)
     done = tell_again(review)
     assert (done.resolved, done.message) == (False, "the shop says: not-payable")
@@ -182,7 +180,7 @@ def test_telling_again_reuses_event_under_way(
 
 
 def test_accepted_review_stops_pending_redelivery(world: World) -> None:
-    """If staff accept the review while the redelivery waits, the shop is not told again."""
+    """If staff accept the review while the redelivery waits, the event is not delivered again."""
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
     with world.failing_handler("tillgate_payment_paid"):
@@ -228,7 +226,7 @@ def test_review_accepted_during_redelivery_names_who(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A colleague who accepts it at that moment is named, and the shop is not told."""
+    """A colleague that accepts it at that moment is named, and the event is not delivered."""
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
 
@@ -320,7 +318,7 @@ def test_review_not_accepted_while_sending_refund(world: World) -> None:
 def test_unrelated_review_accepted_while_refund_waits(
     world: World,
 ) -> None:
-    """A review that is not about the payment's money can be accepted all the same."""
+    """A review that is not about the payment's money can still be accepted."""
     payment = world.paid_payment()
     queue(payment)
     about = {"order": payment.order, "payment": payment, "opened_at": timezone.now()}
@@ -810,7 +808,7 @@ def test_refund_not_sent_after_colleague_settles(
     monkeypatch: pytest.MonkeyPatch,
     colleague: str,
 ) -> None:
-    """A colleague who settles the review at the same moment stops the refund."""
+    """A colleague that settles the review at the same moment stops the refund."""
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
     real = queueing.refund
@@ -886,7 +884,7 @@ def test_redelivery_stopped_by_colleague_settling_review(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The shop is not told again when a colleague settles the review at the same moment."""
+    """The event is not delivered again when a colleague settles the review at the same moment."""
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
     real = locking.locked_order
@@ -956,7 +954,7 @@ def test_accepting_abandons_undeliverable_remote_event(
 def test_shops_own_event_retried_despite_acceptance(
     world: World,
 ) -> None:
-    """What the shop itself must be told is retried even if a person accepts the review."""
+    """A shop event is delivered again even if staff accept the review."""
     with world.failing_handler("tillgate_payment_paid", times=30):
         payment = world.paid_payment()
         for _ in range(20):
@@ -970,7 +968,7 @@ def test_shops_own_event_retried_despite_acceptance(
     assert OutboxEvent.objects.get(payment=payment).outcome == "applied"
 
 
-# What the gateway tells nothing of ----------------------------------------------------------------
+# Payments without an answer -----------------------------------------------------------------------
 
 
 def unknown() -> None:
@@ -987,7 +985,7 @@ def the(reason: str) -> Review:
 
 @pytest.fixture
 def forgotten(world: World, gateway: dict[str, Callable[[], object]]) -> Payment:
-    """A payment whose time is over, and of which the gateway says that it knows nothing."""
+    """A payment after its time that the gateway does not know."""
     payment = world.start(world.order())
     gateway[payment.reference] = unknown
     world.time.advance(hours=3)
@@ -1001,7 +999,7 @@ def found(
     forgotten: Payment,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., None]:
-    """Let the gateway know the payment again, as it stands or with what it says changed."""
+    """Let the gateway know the payment again, as it stands or with a changed answer."""
     real = hooks.query
 
     def find(**changes: Any) -> None:
@@ -1062,7 +1060,7 @@ def test_i2_newer_answer_stops_manual_expiry(
     forgotten: Payment,
     found: Callable[..., None],
 ) -> None:
-    """Asked once more before that, it says that it is paid, though not by which transaction."""
+    """Queried once more before that, it says that it is paid, without its transaction."""
     world.pays_late(forgotten)
     found(transaction_no=None)
     world.time.advance(minutes=1)
@@ -1083,7 +1081,7 @@ def test_i2_recent_question_blocks_manual_expiry(
     forgotten: Payment,
     configure: Callable[..., None],
 ) -> None:
-    """What it answers may be on its way."""
+    """Its answer may be on its way."""
     configure(NOTIFICATION_THROTTLE_SECONDS=5)
     actions.poll_now(forgotten, "bob")
     done = not_paid(the("payment-unknown"))
@@ -1173,7 +1171,7 @@ def test_i2_late_answer_reported_after_manual_expiry(
     found: Callable[..., None],
     gateway: dict[str, Callable[[], object]],
 ) -> None:
-    """An answer already in hand is told even if a person expired the payment meanwhile."""
+    """An answer already in hand opens a review even if staff have just expired the payment."""
     world.pays_late(forgotten)
     found(transaction_no=None)
     read, answer = world.fresh(forgotten), reconciling.ask(forgotten)
@@ -1186,9 +1184,7 @@ def test_i2_late_answer_reported_after_manual_expiry(
 
 @pytest.fixture
 def doubted(world: World, forgotten: Payment, found: Callable[..., None]) -> Review:
-    """What is told of a payment that the gateway reports paid without saying by which
-    transaction.
-    """
+    """The review of a payment that the gateway reports paid without its transaction."""
     world.pays_late(forgotten)
     found(transaction_no=None)
     world.time.advance(hours=1)
@@ -1200,8 +1196,8 @@ def test_i2_open_payments_doubt_is_not_accepted(
     world: World,
     doubted: Review,
 ) -> None:
-    """Accepted, nobody would know of it when the payment is let expire since the gateway has fallen
-    silent.
+    """If it were accepted, it would be unknown when staff mark the payment as expired after the
+    gateway stopped answering.
     """
     assert actions.actions_for(doubted) == ("poll", "mark-expired")
     with pytest.raises(
@@ -1217,7 +1213,7 @@ def test_i2_reported_paid_expires_only_when_read(
     forgotten: Payment,
     gateway: dict[str, Callable[[], object]],
 ) -> None:
-    """Only staff who have read that the gateway calls the payment paid can expire it."""
+    """Only staff that have read that the gateway reports the payment paid can expire it."""
     gateway[forgotten.reference] = silenced
     world.time.advance(hours=9)
     world.run_worker()
@@ -1240,7 +1236,9 @@ def test_expired_payment_repeats_only_new_doubts(
     forgotten: Payment,
     found: Callable[..., None],
 ) -> None:
-    """What staff read when they expired a payment is not told again, but new doubts are."""
+    """The doubt that staff read when they expired a payment opens no review again, but new doubts
+    do.
+    """
     assert not_paid(doubted).resolved
     for _ in range(3):
         world.time.advance(hours=12)
@@ -1271,7 +1269,7 @@ PENDING_WITH_ANOTHER_AMOUNT = {"amount": Decimal("10.00"), "status": Transaction
 
 @pytest.fixture
 def waiting(world: World, forgotten: Payment, found: Callable[..., None]) -> Review:
-    """What is told of a payment that the gateway says nobody has paid, of another amount."""
+    """The review of a payment that the gateway reports unpaid, of another amount."""
     found(**PENDING_WITH_ANOTHER_AMOUNT)
     world.time.advance(hours=1)
     world.run_worker()
@@ -1307,7 +1305,7 @@ def test_i2_paid_report_outlasts_later_answers(
     gateway: dict[str, Callable[[], object]],
     since: str,
 ) -> None:
-    """A payment once called paid expires only for staff who read that, whatever came later."""
+    """A payment once reported paid expires only for staff that read so, after any later answer."""
     world.pays_late(forgotten)
     found(transaction_no=None)
     world.time.advance(hours=1)
@@ -1331,7 +1329,7 @@ def test_i2_paid_notification_stops_manual_expiry(
     found: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The payment stays open if a notification finds it called paid at that moment."""
+    """The payment stays open if a notification finds it reported paid at that moment."""
     real = by_staff.force_expire
 
     def slowly(*given: Any) -> Payment:
@@ -1396,7 +1394,7 @@ def test_i2_forgotten_paid_report_needs_a_person(
     *,
     was_created: bool,
 ) -> None:
-    """A payment that the gateway called paid and no longer knows is left to a person."""
+    """A payment that the gateway reported paid and no longer knows is left to staff."""
     if not was_created:
         Payment.objects.update(transaction_no=None)
     gateway[forgotten.reference] = unknown
@@ -1451,7 +1449,7 @@ def test_settled_payment_reports_newest_answer(
     forgotten: Payment,
     found: Callable[..., None],
 ) -> None:
-    """What the gateway says of a settled payment is told whatever it said before."""
+    """The gateway's answer about a settled payment opens a review after any earlier answer."""
     assert not_paid(doubted).resolved
     for answer in (PAID_WITH_ANOTHER_AMOUNT, PENDING_WITH_ANOTHER_AMOUNT):
         found(**answer)
@@ -1554,7 +1552,7 @@ def test_answer_learnt_while_expiring_is_retold(
     forgotten: Payment,
     found: Callable[..., None],
 ) -> None:
-    """What the gateway said only when staff expired the payment is told again later."""
+    """An answer that came only when staff expired the payment opens a review later."""
     world.pays_late(forgotten)
     said_in_turn(world, found, PAID_WITH_ANOTHER_AMOUNT)
     review = the("amount-mismatch")
@@ -1587,7 +1585,7 @@ def test_i2_new_doubt_is_read_before_expiring(
     doubted: Review,
     found: Callable[..., None],
 ) -> None:
-    """Another doubt that it is paid, of which nobody was mailed yet."""
+    """Another doubt that it is paid, not yet mailed."""
     found(**PAID_WITH_ANOTHER_AMOUNT)
     world.time.advance(minutes=1)
     with pytest.raises(InvalidRequest, match="it is paid, but the amount"):

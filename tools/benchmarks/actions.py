@@ -1,5 +1,4 @@
-"""Carries out what it is told: `python -m tools.benchmarks.acts MODULE` reads lines of JSON,
-answers each.
+"""Carries out orders: `python -m tools.benchmarks.acts MODULE` reads lines of JSON, answers each.
 
 A line names an act of the module and its arguments. With DJANGO_SETTINGS_MODULE set, Django is set
 up before the module is imported.
@@ -18,7 +17,7 @@ def main() -> None:
     """Carry out one act after the other, until the process that started this one closes the pipe,
     or dies.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its starter ends it
     if "DJANGO_SETTINGS_MODULE" in os.environ:
         import django
 

@@ -1,5 +1,5 @@
-"""Side by side: many copies of each notification at the same moment, and how often the shop is
-told.
+"""Side by side: many copies of each notification at the same moment, and how often an event is
+delivered to the shop.
 """
 
 from __future__ import annotations

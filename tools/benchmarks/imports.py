@@ -1,4 +1,4 @@
-"""What `import tillgate` costs a fresh process, against its own dependencies alone."""
+"""The cost of `import tillgate` in a fresh process, against its own dependencies alone."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ def send(port: int, requests: list[str], connections: int) -> dict[str, Any]:
 
 
 async def _opened(port: int, path: str) -> tuple[str, float]:
-    """Open a path as a browser of its own, and go on where the shop's page does so by itself;
-    return the status and the seconds that it took.
+    """Open a path as a browser of its own, and go on where the shop's page does so; return the
+    status and the seconds that it took.
     """
     began = time.perf_counter()
     answer = await _answer(port, path)
@@ -93,11 +93,11 @@ async def _shop(
 
 
 def shop(port: int, paths: list[str], within_seconds: float, for_seconds: float) -> dict[str, Any]:
-    """Open each path, spread over some seconds, and another page again and again meanwhile, each on
-    a connection of its own.
+    """Open each path, spread over some seconds, and another page again and again, each on a
+    connection of its own.
     """
     return asyncio.run(_shop(port, paths, within_seconds, for_seconds))
 
 
 ACTIONS: Final[dict[str, Callable[..., Any]]] = {"send": send, "shop": shop}
-"""What can be asked for, by name."""
+"""The actions, by name."""

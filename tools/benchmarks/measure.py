@@ -1,4 +1,4 @@
-"""Measuring: contenders take turns, and what is kept is their ratio within each turn.
+"""Measuring: contenders take turns, and the kept value is their ratio within each turn.
 
 A machine that is busy for a second slows all contenders of that second, so it spoils one round and
 not the comparison.
@@ -70,7 +70,7 @@ def take_turns(
     rounds: int,
     effort: Effort,
 ) -> Series:
-    """Let every contender give one sample per round, in an order drawn anew for each round from the
+    """Let every contender give one sample per round, in an order drawn for each round from the
     run's seed.
 
     A sample is the seconds that one call took. One round before the first warms everything up and

@@ -34,8 +34,8 @@ AGAIN: Final = "dj-stripe, a repeated event"
 
 
 def environment(project: str, database: str, gateway: str, name: str = "") -> dict[str, str]:
-    """Return what tells a project which database is its own, also apart from other runs at the same
-    time, and where the gateway is.
+    """Return the environment that gives a project its own database, also apart from other runs at
+    the same time, and the gateway's address.
     """
     return {
         "DJANGO_SETTINGS_MODULE": f"tools.benchmarks.{project}.settings",
@@ -46,7 +46,7 @@ def environment(project: str, database: str, gateway: str, name: str = "") -> di
 
 
 def notification(path: str, reference: str) -> bytes:
-    """Return the whole request with which the gateway tells of a paid payment, signed."""
+    """Return the gateway's whole request about a paid payment, signed."""
     said = {
         "amount": server.AMOUNT,
         "currency": "USD",

@@ -26,13 +26,13 @@ _CALLBACK_URL = "https://shop.example/payments/return?amount={amount}&status={st
 
 
 def account_at(address: str) -> tillgate.Account:
-    """Return an account whose gateway is the local server."""
+    """Return an account at the local server."""
     return tillgate.Account(base_url=address, merchant_no="200043", token=_TOKEN, sandbox=True)
 
 
 def payment_request() -> tillgate.PaymentRequest:
     """Build the request that the server's canned answer belongs to. Building, with its checks, is
-    part of what is measured.
+    part of the measurement.
     """
     return tillgate.PaymentRequest(
         reference=server.REFERENCE,

@@ -1,5 +1,4 @@
-"""The processes that a benchmark starts: actors that do what they are told, a web server, and the
-load that it is put under.
+"""The processes that a benchmark starts: actors that carry out orders, a web server, and its load.
 
 All of them listen on loopback only and end with the process that started them.
 """
@@ -48,7 +47,7 @@ class Actor:
         self._process = process
 
     def do(self, action: str, **arguments: object) -> Any:
-        """Have something done, and return what came of it."""
+        """Have an action done, and return its result."""
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(json.dumps([action, arguments]) + "\n")
@@ -84,8 +83,8 @@ def acting(
 
 
 def surroundings(chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a process that finds this project's modules, with what was chosen
-    for it.
+    """Return the environment of a process that finds this project's modules, with the chosen
+    variables.
     """
     return {
         **os.environ,

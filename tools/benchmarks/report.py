@@ -1,4 +1,4 @@
-"""The page: what was measured, against what, by which command, on which machine."""
+"""The page: measurements, contenders, commands and machine."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the table: what was compared, what came out, what was aimed at and whether it was
-    reached.
-    """
+    """One line of the table: the comparison, its result, the target and whether it was reached."""
 
     what: str
     measured: str
@@ -74,7 +72,7 @@ class Figure:
 
     @classmethod
     def missing(cls, what: str, detail: str, target: str = "-") -> Figure:
-        """Say what could not be measured, and for want of what."""
+        """Return a figure that could not be measured, with the reason."""
         return cls(what, f"not measured: {detail}", target, "-")
 
     @classmethod
@@ -93,8 +91,8 @@ def _verdict(met: bool) -> str:  # noqa: FBT001  # the only argument
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """What one benchmark module found. `bars` are drawn in their order, in `unit`; `repetitions`
-    says how often what was done.
+    """The results of one benchmark module. `bars` are drawn in their order, in `unit`;
+    `repetitions` says how often each part ran.
     """
 
     name: str

@@ -74,7 +74,7 @@ def sales(
 
 
 def run(effort: Effort) -> Section:
-    """Count the shoppers who reach the payment page at the first press."""
+    """Count the shoppers that reach the payment page at the first press."""
     shoppers = effort.pick(SHOPPERS, 16)
     servers, delays = (
         (SERVERS[:1], GATEWAY_SECONDS[:1]) if effort.quick else (SERVERS, GATEWAY_SECONDS)

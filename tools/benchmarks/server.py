@@ -1,9 +1,9 @@
 """The gateway that every client is measured against: a process of its own on 127.0.0.1 that answers
 canned bytes.
 
-It reads just enough of a request to know where it ends, so that what is measured is the client. It
-checks nothing: that the clients get the answers they should is checked by each benchmark before the
-clock starts.
+It reads just enough of a request to know where it ends, to measure the client alone. It checks
+nothing: that the clients get the answers they should is checked by each benchmark before the clock
+starts.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ _STATUSES = {"B": "pending", "P": "success"}
 
 
 def transaction_no(reference: str) -> str:
-    """Return the number that the server gives to a payment whose reference begins with a letter and
-    seven digits.
+    """Return the number that the server gives to a payment with a reference that begins with a
+    letter and seven digits.
     """
     return f"29724567{reference[1:8]:0>10}"
 
@@ -164,5 +164,5 @@ def running() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its starter ends it
     asyncio.run(_serve())

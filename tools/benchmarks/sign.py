@@ -1,5 +1,5 @@
-"""verifySign of the known vector (the last paragraph of the interface's silences) against the
-leanest Python and the `yuansfer` SDK.
+"""verifySign of the known vector (the last paragraph of the interface's gaps) against the leanest
+Python and the `yuansfer` SDK.
 """
 
 from __future__ import annotations

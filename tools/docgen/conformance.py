@@ -1,5 +1,5 @@
-"""The tables of scenarios: runs the conformance kits on every shop and gateway here, and writes
-what was seen.
+"""The tables of scenarios: runs the conformance kits on every shop and gateway here, and writes the
+results.
 
 Each run leaves its report in docs/reference/conformance/, as the kit wrote it; the pages are made
 of these reports and of nothing else. So one shop can be run again without the others.
@@ -30,7 +30,7 @@ REPORTS: Final = ROOT / "docs" / "reference" / "conformance"
 PAGE: Final = Path(__file__).with_suffix(".md")
 _SMALLEST: Final = "smallest-shop"
 GATEWAY: Final = "gateway"
-"""The built-in adapter, whose name is that of its plugin."""
+"""The built-in adapter, by the name of its plugin."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,13 @@ class Suite:
 
 @dataclass(frozen=True)
 class Report:
-    """What one run has shown: of which commit and day, and a table for each class of tests."""
+    """The results of one run: its commit and day, and a table for each class of tests."""
 
     origin: str
     tables: tuple[Table, ...]
 
     def columns(self) -> dict[str, Table]:
-        """Return the tables by what they are called beside those of other shops."""
+        """Return the tables by their names beside those of other shops."""
         if len(self.tables) == 1:
             return {self.tables[0].plugin: self.tables[0]}
         return {f"{table.plugin}, {_words(table.name)}": table for table in self.tables}
@@ -262,7 +262,7 @@ def _groups() -> dict[str, list[str]]:
 
 
 def _about(group: str) -> str:
-    """Return the name of a group and what its scenarios are of."""
+    """Return the name of a group and the subject of its scenarios."""
     found = next((one.__doc__ or "" for one in Conformance.groups() if one.__name__ == group), "")
     message = " ".join(found.split())
     return f"{group}: {message.removeprefix('Scenarios ').removeprefix('of ').removeprefix('in which ').rstrip('.')}"

@@ -1,5 +1,5 @@
-"""The tables of the shops on other gateways: runs the scenarios of every shop on each emulator of
-a gateway, and writes what was seen.
+"""The tables of the shops on other gateways: runs the scenarios of every shop on each emulator of a
+gateway, and writes the results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["GATEWAYS", "Gateway", "run"]
 @dataclass(frozen=True)
 class Gateway:
     """A gateway plugin with its emulators: the names of its drivers in `<plugin>_emulator.driver`,
-    by what the page calls them.
+    by their names on the page.
     """
 
     plugin: str
@@ -45,7 +45,7 @@ class Gateway:
 
     @property
     def beside(self) -> Path:
-        """Return the plugin with what it needs, for the environment of a framework that pins
+        """Return the plugin with its dependencies, for the environment of a framework that pins
         another version or lacks it.
         """
         return ROOT / "var" / self.plugin

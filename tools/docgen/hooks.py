@@ -1,5 +1,5 @@
-"""The reference of the hooks: a line for each, from its parameters and what opens its docstring in
-`tillgate.hooks.hookspecs`. The site's page of every public name has the whole docstrings.
+"""The reference of the hooks: a line for each, from its parameters and the opening of its docstring
+in `tillgate.hooks.hookspecs`. The site's page of every public name has the whole docstrings.
 """
 
 from __future__ import annotations

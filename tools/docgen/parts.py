@@ -19,8 +19,8 @@ def first_sentence(paragraph: str) -> str:
 
 
 def linked(paragraph: str, targets: Mapping[str, str]) -> str:
-    """Return a paragraph of a docstring in the width of a page; what it names becomes a link to its
-    target.
+    """Return a paragraph of a docstring in the width of a page; each name in it becomes a link to
+    its target.
     """
     text = re.sub(
         r"`([\w.]+)`",

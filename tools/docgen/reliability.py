@@ -1,7 +1,6 @@
-"""The page of reliability: what the long proofs have shown so far, of which commit, and what they
-have not.
+"""The page of reliability: the results of the long proofs so far, their commits, and the gaps.
 
-Each proof appends what it did to a file in var/proofs/, which stays on the machine. From these a
+Each proof appends its results to a file in var/proofs/, which stays on the machine. From these a
 summary is made, which is kept in docs/reference/reliability.json, and the page from the summary and
 nothing else: proofs may run on other machines and days.
 """
@@ -31,7 +30,7 @@ _PROVE: Final = "prove"
 
 Line = Mapping[str, Any]
 Summary = dict[str, dict[str, dict[str, Any]]]
-"""For each proof, what it has shown: by the key that tells one source and setting from another."""
+"""For each proof its results, by the key that tells one source and setting from another."""
 
 
 def read_summary() -> Summary:
@@ -41,8 +40,8 @@ def read_summary() -> Summary:
 
 
 def summarised(kept: Summary, proofs: Path = PROOFS) -> Summary:
-    """Return the summary with what lies in the files. What was kept stays, unless they know more of
-    the same source and setting, or the module that it names is gone.
+    """Return the summary with the results in the files. A kept result stays, unless they know more
+    of the same source and setting, or the module that it names is gone.
     """
     summary = {
         name: {key: entry for key, entry in kept.get(name, {}).items() if _is_there(entry)}
@@ -87,7 +86,7 @@ def proven(summary: Summary, commit: str, day: datetime.date) -> Summary:
 
 
 def _is_kept(name: str, line: Line, kept: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Tell whether what a line tells of is in the summary by its seeds; of several seeds one is
+    """Tell whether the result of a line is in the summary by its seeds; of several seeds one is
     enough, since none may count twice.
     """
     entry = kept.get(_key(name, line), {})
@@ -95,10 +94,10 @@ def _is_kept(name: str, line: Line, kept: Mapping[str, Mapping[str, Any]]) -> bo
 
 
 def _joined(name: str, kept: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Add other seeds to those that were kept; where there are none, return what knows more.
+    """Add other seeds to those that were kept; where there are none, return the one that knows
+    more.
 
-    Of an exhaustion what the files say stands, as the newer run: a smaller count may be the better
-    one.
+    Of an exhaustion the files count, as the newer run: a smaller count may be the better one.
     """
     if name == "exhaustion":
         return found
@@ -335,7 +334,7 @@ _ALIKE: Final[dict[str, tuple[str, ...]]] = {
     "chaos": (),
     "storm": ("database",),
 }
-"""For each proof: what two runs have in common that differ in their source or versions alone. The
+"""For each proof the common part of two runs that differ in their source or versions alone. The
 page has `python -m proving all`, and of the others the one with most.
 """
 
@@ -505,7 +504,7 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         ),
     ),
 }
-"""For each proof: what is counted, what the full run is, and the columns of its table."""
+"""For each proof: the counted unit, the full run, and the columns of its table."""
 
 
 def _mutants_in_all(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -43,9 +43,9 @@ GROUPS: Final = (
 )
 """The modules of the package in the order of the page."""
 _HELPERS: Final = frozenset(GROUPS[GROUPS.index("staff") :])
-"""The modules of which the page has the names alone, in one table."""
+"""The modules that the page lists by names alone, in one table."""
 _ELSEWHERE: Final = {"ReviewReason": "[its values](lifecycle.md#review)"}
-"""Choices whose values a table explains."""
+"""Choices with values that a table explains."""
 _PARAGRAPH: Final = "\n\n"
 _TARGETS: Final = {
     "InvalidRequest": "errors.md#invalidrequest",

@@ -1,4 +1,4 @@
-"""What MkDocs is told beside docs/: pages that stand elsewhere in the repository, sources that
+"""The sources of MkDocs beside docs/: pages that stand elsewhere in the repository, sources that
 pages link to, and every public name.
 """
 
@@ -26,7 +26,7 @@ _DEFINED_IN: Final = {
     ),
     "tillgate.testing": ("tillgate.testing", "tillgate.testing.driver"),
 }
-"""The modules whose docstrings a page of public names shows, where it is not the module alone."""
+"""The modules with docstrings on a page of public names, where it is not the module alone."""
 ELSEWHERE: Final = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",

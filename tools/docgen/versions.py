@@ -55,7 +55,7 @@ _SHOWN: Final = ("Django", "django-oscar", "django-payments", "pretix", "pydanti
 
 @dataclass(frozen=True)
 class Row:
-    """An environment: a Python, what differs from the constraints, and the samples of tests that
+    """An environment: a Python, its differences from the constraints, and the samples of tests that
     run there.
     """
 
@@ -65,9 +65,7 @@ class Row:
     tests: tuple[str, ...] = (*_CORE, *_DJANGO)
     is_lowest: bool = False
     is_alone: bool = False
-    """Whether the framework pins what it needs by itself, in other versions than the
-    constraints.
-    """
+    """Whether the framework pins its own dependencies, in other versions than the constraints."""
     server: str = ""
     """The release of the server that the tests drive, such as `3.23`."""
 
@@ -104,8 +102,8 @@ ROWS: Final = {
 
 
 def run(names: list[str]) -> list[str]:
-    """Run the samples, keep their results, and return the names of those that failed. A row whose
-    server is not there stays as it was.
+    """Run the samples, keep their results, and return the names of those that failed. A row without
+    its server stays as it was.
     """
     results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.is_file() else {}
     running, failed = _saleor(), []
@@ -117,13 +115,13 @@ def run(names: list[str]) -> list[str]:
                 f"{running or 'none'} is",
                 flush=True,
             )
-            failed += [name] if names else []  # who names it wants it
+            failed += [name] if names else []  # a named row must run
             continue
         print(f"{name} ...", flush=True)
         results[name] = _result(name, ROWS[name])
         print(f"{name}: {results[name]['result']}", flush=True)
         RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", "utf-8")
-        # pytest counts what failed first
+        # pytest counts the failures first
         failed += [] if re.match(r"\d+ passed", results[name]["result"]) else [name]
     return failed
 
@@ -235,8 +233,8 @@ def _saleor() -> str:
 
 
 def _constraints(folder: Path, row: Row) -> Path:
-    """Return the constraints without what the row pins otherwise; a framework's own requirements
-    are free with an older release.
+    """Return the constraints without the packages that the row pins otherwise; a framework's own
+    requirements are free with an older release.
     """
     free = {pin.partition("==")[0].lower() for pin in row.pins} | {
         "django-treebeard",

@@ -1,5 +1,5 @@
-"""`manage.py load_catalogue`: what the shop sells, drawn and written, and its name and host. Run
-again it changes only words and prices.
+"""`manage.py load_catalogue`: the shop's products with pictures and texts, and its name and host.
+Run again it changes only words and prices.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ class Command(BaseCommand):
     )
 
     def handle(self, *_: Any, **__: Any) -> None:
-        """Load it, and say what is there."""
+        """Load it, and count its products."""
         catalogue.load()
         self.stdout.write(
             f"{len(catalogue.GOODS)} products in {len(catalogue.CATEGORIES)} categories, voucher "

@@ -50,7 +50,7 @@ auditing: Any = importlib.import_module("tillgate.django.accounting.audit")
 
 
 def look(**options: Any) -> list[Difference]:
-    """Return what an audit of everything finds."""
+    """Return the differences of a whole audit."""
     now = timezone.now()
     return list(audit(now - timedelta(days=100), now + timedelta(seconds=1), **options))
 
@@ -264,7 +264,7 @@ def test_created_payment_unknown_to_gateway_differs(world: World, status: str) -
 
 
 def test_unknown_payment_has_its_own_review(world: World) -> None:
-    """Staff are told of each payment that the gateway does not know."""
+    """A review opens for each payment that the gateway does not know."""
     for _ in range(2):
         world.paid_payment()
     world.sandbox.control.reset()
@@ -376,7 +376,7 @@ def test_status_word_reveals_external_refund(world: World) -> None:
     found = only()
     assert str(found.kind) == "changed-after-paid"
     assert "'partly refunded'" in found.there
-    # unspecified 18: then nobody can know
+    # unspecified 18: then it is unknown
     world.sandbox.control.set_options({"word_partly_refunded": "success"})
     assert look() == []
 
@@ -431,7 +431,7 @@ def test_a_word_that_nobody_knows(world: World) -> None:
 
 
 def test_automatically_resolved_review_is_not_reported(world: World) -> None:
-    """A review that resolved itself does not count as told to staff."""
+    """A review that resolved itself does not count as known to staff."""
     payment = on_the_way(world)
     world.sandbox.control.fault("wrong_amount", occasion="query")
     world.shopper_pays(payment)
@@ -443,7 +443,7 @@ def test_automatically_resolved_review_is_not_reported(world: World) -> None:
     assert only(ask=saying(amount=Decimal("1.00"))).told == ""
 
 
-# Who cannot be asked ------------------------------------------------------------------------------
+# Gateways without answers--------------------------------------------------------------------------
 
 
 def test_silent_account_is_reported_only_once(world: World) -> None:
@@ -524,7 +524,7 @@ def test_failing_shop_is_reported_only_once(
 def test_silent_gateway_is_not_asked_again(
     world: World,
 ) -> None:
-    """Even a payment that changed meanwhile causes no further query."""
+    """Even a payment that has changed causes no further query."""
     changed, *_ = many(world, 6)
 
     def falling_silent(payment: Payment) -> Answer:
@@ -802,7 +802,7 @@ def test_failed_payment_may_share_transaction(world: World) -> None:
 def test_other_reviews_hide_no_shared_transaction(
     world: World,
 ) -> None:
-    """Only a review of this very duplicate counts as told to staff."""
+    """Only a review of this very duplicate counts as known to staff."""
     first, second, other = (world.paid_payment() for _ in range(3))
     rewrite(second, transaction_no=first.transaction_no)
     raised: dict[str, Any] = {"facts": {"detail": "x"}, "opened_at": timezone.now()}
@@ -816,7 +816,7 @@ def test_other_reviews_hide_no_shared_transaction(
 
 @contextmanager
 def rows_as_they_come() -> Iterator[None]:
-    """Let SQLite give rows that nobody has put in order the other way round."""
+    """Let SQLite give unordered rows the other way round."""
     connection = connections[database()]
 
     def set_pragma(value: int) -> None:
@@ -851,7 +851,7 @@ def test_books_are_read_in_written_order(world: World) -> None:
         assert "has not applied it (not-payable)" in only().there
 
 
-# Others go on meanwhile ---------------------------------------------------------------------------
+# Others go on -------------------------------------------------------------------------------------
 
 
 def test_payment_changed_meanwhile_is_queried_again(
@@ -861,7 +861,7 @@ def test_payment_changed_meanwhile_is_queried_again(
     asked: list[Answer] = []
 
     def slow(one: Payment) -> Answer:
-        if not asked:  # its answer is older than what the notification brings meanwhile
+        if not asked:  # its answer is older than that of the notification
             world.shopper_pays(payment)
             asked.append(ask(one))
             world.notification(payment)
@@ -914,7 +914,7 @@ def test_locked_reading_of_order_books_counts(
 
 @contextmanager
 def every_difference(world: World) -> Iterator[None]:
-    """Let nearly everything be wrong at once."""
+    """Let nearly everything be wrong."""
     given_up(world)
     world.shopper_pays(on_the_way(world))
     world.sandbox.control.decline(on_the_way(world).reference)
@@ -951,7 +951,7 @@ def test_audit_only_reads_and_queries(world: World) -> None:
     entries = world.sandbox.service.journal.all()[sent:]
     assert {entry.operation for entry in entries} == {"query"}
     world.time.advance(minutes=1)
-    assert world.run_worker().news["changed"] >= 2  # what was due before is due still
+    assert world.run_worker().news["changed"] >= 2  # the rows are still due
 
 
 def test_writes_by_shop_description_are_discarded(
@@ -1037,7 +1037,7 @@ def test_audit_respects_queries_per_second(
 
 
 def paid_in_bulk(count: int, attempts: int = 1) -> None:
-    """Write so many paid orders, each with so many payments of which the last is paid, as the
+    """Write so many paid orders, each with so many payments and the last of them paid, as the
     operations would have left them.
     """
     now = timezone.now()
@@ -1097,7 +1097,7 @@ def paid_in_bulk(count: int, attempts: int = 1) -> None:
 
 @contextmanager
 def counted_in_memory() -> Iterator[list[int]]:
-    """Give how many payments are in memory at once: now, and at most."""
+    """Give the number of payments in memory: now, and at most."""
     counts = [0, 0]
 
     def begin(instance: Payment, **_: Any) -> None:
@@ -1119,7 +1119,7 @@ def test_each_payment_is_queried_only_once(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Batch limits and equal start times neither skip nor repeat a payment."""
+    """Batch limits and equal start times do not skip or repeat a payment."""
     monkeypatch.setattr(auditing, "_BATCH", 2)
     paid_in_bulk(9)
     now = timezone.now()
@@ -1161,7 +1161,7 @@ def test_memory_holds_few_payment_batches(
 def test_thousands_of_payments_fit_in_batches(
     world: World,
 ) -> None:
-    """The payments are never all in memory at once."""
+    """The payments are never all in memory together."""
     paid_in_bulk(400, attempts=5)
     late = set(
         Payment.objects.filter(status="failed")

@@ -1,6 +1,4 @@
-"""The admin: who may do what, what is never shown, and that every act goes through the
-operations.
-"""
+"""The admin: permissions, hidden values, and that every act goes through the operations."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ ROWS = (Order, Payment, Refund, Notification, TimelineEntry, Review, OutboxEvent
 
 
 def staff(*permissions: str, name: str = "anna", is_superuser: bool = False) -> Client:
-    """Return the browser of somebody with some permissions, who is logged in."""
+    """Return the browser of a logged-in user with some permissions."""
     staff = User.objects.create_user(name, is_staff=True, is_superuser=is_superuser)
     staff.user_permissions.set(
         Permission.objects.filter(content_type__app_label="tillgate", codename__in=permissions),
@@ -61,7 +59,7 @@ def staff(*permissions: str, name: str = "anna", is_superuser: bool = False) -> 
 
 @pytest.fixture
 def boss() -> Client:
-    """Somebody who may do everything."""
+    """The browser of a superuser."""
     return staff(is_superuser=True)
 
 
@@ -111,7 +109,7 @@ def rows() -> dict[str, Any]:
 
 HEALTH = "/admin/tillgate/review/health/"
 
-# Who may do what.
+# Permissions.
 
 
 def test_strangers_and_staff_without_permissions_see_nothing(world: World) -> None:
@@ -307,7 +305,7 @@ def test_locked_order_asks_staff_to_retry(
     assert not Refund.objects.exists()
 
 
-# What is shown.
+# The pages.
 
 
 def test_i11_pages_hide_secrets_and_secret_addresses(
@@ -505,7 +503,7 @@ def test_long_timeline_shows_newest_entries(
             < page.index("Money refunded")
             < page.rindex("Needs review")
         )
-        # of what the shop was told, too
+        # of the shop events, too
         assert page.count("Only the newest 4 are shown.") == (2 if address == pages[0] else 1)
 
 
@@ -636,7 +634,7 @@ def test_double_press_makes_one_refund(
     world: World,
     boss: Client,
 ) -> None:
-    """Both presses are told of the same refund."""
+    """Both presses show the same refund."""
     payment = world.paid_payment("30.00")
     for text in (
         "USD 10.00 was refunded.",
@@ -758,7 +756,7 @@ def test_staff_asks_the_gateway_now(
     assert world.queries() == asked
 
 
-# What needs review.
+# Reviews.
 
 
 def action(client: Client, review: Review, what: str, **given: str) -> str:
@@ -1101,7 +1099,7 @@ def test_a_failing_outbox_event_is_tried_again(
 
 
 def test_reopened_order_is_delivered_again(world: World, boss: Client) -> None:
-    """The shop is told of the payment a second time."""
+    """The event of the payment is delivered a second time."""
     order = world.order()
     payment = world.start(order)
     ShopOrder.objects.filter(pk=order).update(status="cancelled")
@@ -1309,7 +1307,7 @@ def test_unsent_refund_is_not_called_sent(
     boss: Client,
     configure: Callable[..., None],
 ) -> None:
-    """Staff are told that the worker tries again."""
+    """The page says that the worker tries again."""
     payment = world.paid_payment()
     configure({"MERCHANT_NO": "200099"})
     [message] = said(press(boss, payment, "5.00", seen=0, key="x"))

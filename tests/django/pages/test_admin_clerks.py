@@ -1,4 +1,4 @@
-"""The admin as a clerk's desk: what a payment's page and a review's card say and offer."""
+"""The admin as a clerk's desk: the texts and buttons of a payment's page and a review's card."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tillgate.lifecycle import ReviewReason
 
 @pytest.fixture
 def boss() -> Client:
-    """Somebody who may do everything."""
+    """The browser of a superuser."""
     return staff(is_superuser=True)
 
 

@@ -1,5 +1,5 @@
-"""The admin's figures and its check of a settlement file: who sees them, and that no input breaks
-them.
+"""The admin's figures and its check of a settlement file: their permissions, and that no input
+breaks them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Money that is awaited: what a shopper reads of a voucher, of money under way, and of a page on
-which the money may just have been paid; and how soon that turns.
+"""Awaited money: the texts about a voucher, about money under way, and after a payment that the
+gateway has not reported yet; and how soon they turn.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def finish(world: World, step: NextStep | None = None) -> Payment:
 
 
 def poll_of(page: str) -> dict[str, Any]:
-    """Return what a page's script reads."""
+    """Return the data of a page's script."""
     found = re.search(r'<script id="tillgate-poll"[^>]*>(.*?)</script>', page)
     assert found
     read: dict[str, Any] = json.loads(found[1])
@@ -40,7 +40,7 @@ def poll_of(page: str) -> dict[str, Any]:
 
 
 def test_voucher_page_says_until_when(world: World) -> None:
-    """It leads to the voucher, says what comes after its end, and offers another way to pay."""
+    """It leads to the voucher, tells the steps after its end, and offers another way to pay."""
     until = world.time.now() + timedelta(days=3)
     payment = finish(world, NextStep(url=VOUCHER, until=until))
     page = text_of(come_back(world, payment))
@@ -80,7 +80,7 @@ def test_voucher_says_what_is_known(
     text: str,
     has_link: bool,
 ) -> None:
-    """A voucher without a page or a date, or whose time is over, is no finished payment."""
+    """A voucher without a page or a date, or after its time, is no finished payment."""
     until = world.time.now() + timedelta(days=days) if days else None
     page = text_of(come_back(world, finish(world, NextStep(url=url, until=until))))
     assert f"<h1>{title}" in page
@@ -126,7 +126,7 @@ def test_voucher_that_ends_at_midnight_names_day_before(world: World) -> None:
 
 
 def test_paid_order_warns_of_open_voucher(world: World) -> None:
-    """A shopper who has paid in another way should not pay the voucher too."""
+    """A shopper that has paid in another way should not pay the voucher too."""
     voucher = finish(world, NextStep(url=VOUCHER, until=world.time.now() + timedelta(days=3)))
     come_back(world, voucher)
     card = starting.start_payment(
@@ -145,7 +145,7 @@ def test_paid_order_warns_of_open_voucher(world: World) -> None:
 
 @pytest.mark.parametrize("word", ["", "pending", "failed", "cancelled", "anything"])
 def test_pending_return_warns_before_pay_now(world: World, word: str) -> None:
-    """Whatever the return says: the bank may have taken the money."""
+    """After any word of the return: the bank may have taken the money."""
     payment = world.start(world.order())
     page = text_of(come_back(world, payment, status=word))
     assert "Pay now" in links_of(page)
@@ -170,7 +170,7 @@ def test_waiting_page_asks_once_more_after_a_second(world: World) -> None:
 
 
 def test_first_request_counts_once(world: World) -> None:
-    """Its address gives nobody a second query, and a page that is loaded again gives none."""
+    """Its address gives no second query, and a page that is loaded again gives none."""
     world.configure(NOTIFICATION_THROTTLE_SECONDS=5)
     payment = world.start(world.order())
     first = poll_of(text_of(come_back(world, payment, status="success")))["firstUrl"]
@@ -182,7 +182,7 @@ def test_first_request_counts_once(world: World) -> None:
 
 
 def test_notification_after_return_is_not_held_up(world: World) -> None:
-    """The query of the return was too early, and the notification turns the page at once."""
+    """The query of the return was too early, and the notification turns the page immediately."""
     world.configure(NOTIFICATION_THROTTLE_SECONDS=5)
     payment = world.start(world.order())
     poll = poll_of(text_of(come_back(world, payment, status="success")))

@@ -65,7 +65,7 @@ def test_ordinary_browser_opens_every_method(agent: str) -> None:
     ],
 )
 def test_app_opens_its_own_wallet_only(name: str, opens: str, opens_not: str) -> None:
-    """Whatever gateway takes the method, and however it spells its code."""
+    """At any gateway, and however it spells the code."""
     app = app_of(AGENTS[name])
     assert [code for code in opens.split() if not opens_in(app, code)] == []
     assert [code for code in opens_not.split() if opens_in(app, code)] == []
@@ -98,7 +98,7 @@ def test_ordinary_browser_gets_no_note(world: World) -> None:
 
 
 def test_chosen_method_that_cannot_open_starts_nothing(world: World) -> None:
-    """The shopper is told to go to another browser, and the copied link works there."""
+    """The page sends the shopper to another browser, and the copied link works there."""
     order, wechat = world.order(), Client(headers={"User-Agent": AGENTS["WeChat"]})
     path = world.way_to_pay(order)
     for answer in (
@@ -116,7 +116,7 @@ def test_chosen_method_that_cannot_open_starts_nothing(world: World) -> None:
 
 
 def test_open_page_is_not_offered_in_app(world: World) -> None:
-    """Neither the pay page nor the return page leads to a page that the app does not open."""
+    """The pay page and the return page lead to no page that the app does not open."""
     payment = world.start(world.order())
     pages = [world.way_to_pay(payment.order.key), f"/payments/return/{payment.return_key}/"]
     for path in pages:

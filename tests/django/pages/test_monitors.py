@@ -1,4 +1,4 @@
-"""A monitor reads the health and the metrics; nobody else does."""
+"""Only a monitor reads the health and the metrics."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The shopper's pages without a browser: what they say, in which language, under which headers, and
-what a shop can change about them.
+"""The shopper's pages without a browser: their texts, languages and headers, and the parts that a
+shop can change.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def test_unpayable_order_explains_why(world: World) -> None:
 
 
 def test_page_after_the_end_says_what_happened(world: World) -> None:
-    """Nobody has to ask the shop about it."""
+    """The shopper need not ask the shop about it."""
     order = world.order()
     world.start(order)
     world.a_day_passes()
@@ -460,7 +460,7 @@ def test_the_admin_in_german(world: World, settings: Any, admin_client: Client) 
     assert "Hier ist nichts" in text_of(admin_client.get("/admin/tillgate/review/"))
 
 
-# What a shopper may still do ----------------------------------------------------------------------
+# The shopper's next steps -------------------------------------------------------------------------
 
 
 def test_paid_order_pay_link_leads_home(world: World) -> None:
@@ -609,7 +609,7 @@ def test_double_payment_refunded_once_is_partial(
 def test_externally_paid_order_shows_shop_text(
     world: World,
 ) -> None:
-    """If an order was paid outside Tillgate, its pay link shows what the shop says."""
+    """If an order was paid outside Tillgate, its pay link shows the shop's text."""
     page = text_of(
         world.client.get(world.way_to_pay(world.shop.place_order_paid_otherwise(Decimal("12.50")))),
     )
@@ -629,7 +629,7 @@ def test_abandoned_payment_offers_next_steps(
     world: World,
     status: str,
 ) -> None:
-    """The shopper reads what is known and can pay, choose again or return to the shop."""
+    """The shopper reads the state and can pay, choose again or return to the shop."""
     payment = world.start(world.order())
     for query in ({}, {"wait": "1"}, {"wait": "40"}):
         page = text_of(come_back(world, payment, status=status, **query))
@@ -811,7 +811,7 @@ def test_return_page_links_to_shop_choice(
 
 
 def test_i4_overpaid_order_explains_what_follows(world: World) -> None:
-    """A shopper who paid twice or too much reads what happens next."""
+    """A shopper that paid twice or too much reads the next step."""
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     for payment in (first, second):
@@ -839,7 +839,7 @@ def test_i4_overpaid_order_explains_what_follows(world: World) -> None:
 def test_i4_paid_order_links_no_payment_page(
     world: World,
 ) -> None:
-    """This holds whether or not the shop has been told of the payment."""
+    """This holds before and after the event is delivered to the shop."""
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     world.shopper_pays(first)
@@ -935,7 +935,7 @@ def test_i4_held_money_is_reported_before_paying(world: World) -> None:
         assert "USD 10.00 has arrived for this order already, with Alipay" in text_of(answer)
         assert f'?held={payment.reference}"' in text_of(answer)
     assert Payment.objects.count() == 1, "nobody is led on unasked"
-    # whoever has read it may, such as the rest
+    # after reading it the shopper may, such as the rest
     answer = world.client.post(f"{page}?held={payment.reference}", {"method": "alipay"})
     assert world.onward(answer) == Payment.objects.latest("pk").payment_url
     assert Payment.objects.count() == 2
@@ -970,9 +970,7 @@ def test_i4_all_held_money_is_reported(
 
 
 def reported_paid(world: World, fault: str = "wrong_amount") -> Payment:
-    """Return a payment that its shopper has paid, and of which the gateway says so with something
-    that is not in order.
-    """
+    """Return a payment that its shopper paid, and that the gateway reports paid with a fault."""
     payment = world.start(world.order())
     world.shopper_pays(payment)
     world.sandbox.control.fault(fault, occasion="query", times=100)
@@ -984,7 +982,7 @@ def reported_paid(world: World, fault: str = "wrong_amount") -> Payment:
 def test_i4_paid_report_comes_before_repaying(
     world: World,
 ) -> None:
-    """If the gateway says paid, the shopper is told before paying the order again."""
+    """If the gateway says paid, the shopper reads so before paying the order again."""
     payment = reported_paid(world)
     path, note = (
         world.way_to_pay(payment.order.key),
@@ -1132,7 +1130,7 @@ def test_pages_never_ask_for_login(
 
 
 def test_undelivered_payment_shows_order_as_paid(world: World) -> None:
-    """The order is shown as paid even while the shop cannot be told."""
+    """The order is shown as paid even while the event cannot be delivered."""
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -1191,7 +1189,7 @@ def test_refunded_money_does_not_block_payment(world: World) -> None:
 def test_shop_page_button_reports_undelivered_payment(
     world: World,
 ) -> None:
-    """The shopper learns that the order is paid while the shop cannot be told of it."""
+    """The shopper learns that the order is paid while the event cannot be delivered."""
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)

@@ -75,7 +75,7 @@ def test_waiting_press_gets_the_next_place(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("may_change", [True, False])
 def test_press_without_place_asks_again(world: World, may_change: bool) -> None:
-    """Its page starts the payment by itself a second later, with the same authority."""
+    """Its page starts the payment a second later, with the same authority."""
     order = world.order()
     page = f"/payments/pay/{new_ticket(world.shop.plugin, order, may_change=may_change)}/"
     with all_places_taken():
@@ -90,7 +90,7 @@ def test_press_without_place_asks_again(world: World, may_change: bool) -> None:
 
 
 def test_press_without_place_keeps_shown_payments(world: World) -> None:
-    """A shopper who has read that money is on its way may pay despite it."""
+    """A shopper that has read that money is on its way may pay despite it."""
     order = world.order()
     payment = world.start(order)
     Payment.objects.update(is_processing=True)

@@ -23,7 +23,7 @@ from tillgate.lifecycle import ReviewReason
 
 
 class Knowing:
-    """A shop's plugin that knows one shopper, and notes what it is asked."""
+    """A shop's plugin that knows one shopper, and notes the questions."""
 
     def __init__(self) -> None:
         self.key = ""
@@ -39,7 +39,7 @@ class Knowing:
 
 @pytest.fixture
 def shopper(monkeypatch: pytest.MonkeyPatch) -> Knowing:
-    """What the shop's plugin knows of its shoppers."""
+    """The shop's plugin with its shopper."""
     known_here = Knowing()
     real = hooks.call_owner
 

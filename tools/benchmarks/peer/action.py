@@ -1,4 +1,4 @@
-"""What a benchmark has the peer do in a process of its own, by `tools.benchmarks.acts`."""
+"""The peer's actions in a process of its own, by `tools.benchmarks.acts`."""
 
 from __future__ import annotations
 
@@ -82,4 +82,4 @@ def effects() -> dict[str, int]:
 ACTIONS: Final[dict[str, Callable[..., Any]]] = {
     action.__name__: action for action in (create, rest, destroy, statements, effects)
 }
-"""What can be asked for, by name."""
+"""The actions, by name."""

@@ -13,7 +13,7 @@ __all__ = ["KEY", "SECRET", "UNHANDLED", "event"]
 KEY: Final = "sk_test_benchmarkbenchmarkbenchmark"
 SECRET: Final = "whsec_benchmark"
 UNHANDLED: Final = "payment_intent.benchmarked"
-"""A kind of event that dj-stripe only keeps: it fetches nothing and tells nobody."""
+"""A kind of event that dj-stripe only keeps: it fetches nothing and calls no handler."""
 
 
 def event(name: str, path: str, kind: str = "payment_intent.succeeded") -> bytes:

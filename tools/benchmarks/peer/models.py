@@ -6,8 +6,8 @@ from django.db import models
 
 
 class Effect(models.Model):
-    """That the shop was told that a payment succeeded. As in the shop on Tillgate, nothing here
-    keeps a second one out.
+    """A delivered event that a payment succeeded. As in the shop on Tillgate, nothing here keeps a
+    second one out.
     """
 
     order_key = models.CharField(max_length=64, db_index=True)

@@ -1,4 +1,4 @@
-"""The settings of the peer: what `startproject` writes, dj-stripe, and the database that
+"""The settings of the peer: those of `startproject`, dj-stripe, and the database that
 BENCHMARK_DATABASE names.
 """
 

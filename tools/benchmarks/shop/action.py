@@ -1,4 +1,4 @@
-"""What a benchmark has the shop do in a process of its own, by `tools.benchmarks.acts`."""
+"""The shop's actions in a process of its own, by `tools.benchmarks.acts`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def seed(count: int, status: str = "pending", letter: str = "B") -> dict[str, st
         Order.objects.bulk_create(
             [Order(plugin="benchmark-shop", key=str(number), created_at=now) for number in numbers],
         )
-        # not every database tells them at once
+        # not every database returns them in one statement
         ids = dict(Order.objects.order_by("-pk").values_list("key", "pk")[: len(numbers)])
         payments = []
         for number in numbers:
@@ -94,8 +94,8 @@ def seed(count: int, status: str = "pending", letter: str = "B") -> dict[str, st
 
 
 def place(count: int) -> list[str]:
-    """Place orders; return the paths at which their shoppers, who have just chosen a payment
-    method, begin to pay.
+    """Place orders; return the paths where their shoppers begin to pay after they have chosen a
+    payment method.
     """
     for number in range(count):
         shop.open_order("benchmark-shop", str(number))
@@ -103,7 +103,7 @@ def place(count: int) -> list[str]:
 
 
 def tidy() -> None:
-    """Let the database do now what it would do in the background while the clock runs."""
+    """Let the database do its background work now, before the clock runs."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("VACUUM ANALYZE")
@@ -114,7 +114,7 @@ def tidy() -> None:
 
 
 def run_worker(count: int) -> dict[str, float]:
-    """Make so many payments due and worker run them; return what that took."""
+    """Make so many payments due and worker run them; return its duration."""
     now = timezone.now()
     newest = Payment.objects.order_by("-pk").values_list("pk", flat=True)
     Payment.objects.filter(next_poll_at__lt=now + _LATER / 2).update(next_poll_at=now + _LATER)
@@ -143,7 +143,7 @@ def run_worker(count: int) -> dict[str, float]:
 
 def ask(count: int) -> dict[str, float]:
     """Send the same queries with one bare httpx.Client, from as many threads as the worker has;
-    return what that took.
+    return the duration.
     """
     settings = get_settings()
     credentials = settings.accounts["default"].credentials
@@ -190,4 +190,4 @@ ACTIONS: Final[dict[str, Callable[..., Any]]] = {
     action.__name__: action
     for action in (create, rest, destroy, seed, place, tidy, run_worker, ask, peak, effects)
 }
-"""What can be asked for, by name."""
+"""The actions, by name."""

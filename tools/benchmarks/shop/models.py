@@ -6,8 +6,8 @@ from django.db import models
 
 
 class Effect(models.Model):
-    """That the shop was told that an order is paid. Nothing here keeps a second one out: whether
-    there is one is what is measured.
+    """A delivered event that an order is paid. Nothing here keeps a second one out: the measurement
+    counts them.
     """
 
     order_key = models.CharField(max_length=32, db_index=True)
@@ -17,7 +17,7 @@ class Effect(models.Model):
 
 
 class Posted(models.Model):
-    """What the bare view inserts."""
+    """The row that the bare view inserts."""
 
     at = models.DateTimeField()
     body = models.TextField()

@@ -22,13 +22,13 @@ def tillgate_describe_order(order_key: str) -> OrderDescription:
 
 @hookimpl
 def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
-    """Take effect, each time anew."""
+    """Take effect, each time again."""
     Effect(order_key=payment.order.key).save(force_insert=True)
     return PaidOutcome.APPLIED
 
 
 class Observer:
-    """Counts what it hears of."""
+    """Counts the events that it hears of."""
 
     def __init__(self) -> None:
         self.heard = 0

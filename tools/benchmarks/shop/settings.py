@@ -1,4 +1,4 @@
-"""The settings of the shop: what `startproject` writes, Tillgate, and the database that
+"""The settings of the shop: those of `startproject`, Tillgate, and the database that
 BENCHMARK_DATABASE names.
 """
 

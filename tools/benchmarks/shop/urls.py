@@ -12,15 +12,15 @@ from tools.benchmarks.shop.models import Posted
 
 @csrf_exempt
 def bare(request: HttpRequest) -> HttpResponse:
-    """Insert what was posted and acknowledge it: the least that anybody who keeps notifications
-    does.
+    """Insert the posted text and acknowledge it: the least work of any shop that keeps
+    notifications.
     """
     Posted(at=timezone.now(), body=request.body.decode()).save(force_insert=True)
     return HttpResponse("success", content_type="text/plain")
 
 
 def page(request: HttpRequest) -> HttpResponse:
-    """Answer at once: the page of a visitor who buys nothing."""
+    """Answer immediately: the page of a visitor that buys nothing."""
     return HttpResponse("a page of the shop", content_type="text/plain")
 
 
