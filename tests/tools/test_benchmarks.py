@@ -37,6 +37,10 @@ FIGURES = {
     "10 payments, 16 simultaneous copies of each notification, SQLite, `synchronous=FULL`: "
     "effects": "effects",
     "16 simultaneous shoppers, 2x4, gateway of 0.1 s: reach the payment page": "sale",
+    "list of payments among 3,000 payments, SQLite, `synchronous=FULL`: time among 1,000": "staff",
+    "export of a year among 3,000 payments, SQLite, `synchronous=FULL`: peak memory among 1,000": (
+        "staff"
+    ),
 }
 
 

@@ -21,6 +21,7 @@ BENCHMARKS: Final = (
     "working",
     "effects",
     "sale",
+    "staff",
 )
 """The modules of this package that measure, in the order of the page."""
 

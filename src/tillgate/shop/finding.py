@@ -21,5 +21,5 @@ def find_orders(plugin: str, text: str) -> list[str]:
     as the language of the page writes it, and the last four digits of a card. A text that can be
     none of them finds nothing.
     """
-    found = Order.objects.filter(search(text).of_orders, plugin=plugin).distinct()
+    found = Order.objects.filter(search(text).of_orders, plugin=plugin)
     return list(found.order_by("-pk").values_list("key", flat=True)[:_MOST])

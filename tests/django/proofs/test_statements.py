@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from tests.django import project
 from tests.django.conftest import World
+from tests.django.pages.test_admin import staff
 from tests.smallest_shop.models import ShopOrder
 from tillgate.django.models import Notification, Order, OutboxEvent, Payment, TimelineEntry
 from tillgate.django.orders.timeline import record
@@ -45,16 +47,17 @@ def counted() -> Iterator[list[str]]:
         yield statements
 
 
-def crowd(world: World, count: int) -> None:
+def crowd(world: World, count: int, first: int = 0) -> None:
     """Fill the tables with so many other orders, payments, notifications, entries and outbox
-    events.
+    events, whose names have numbers.
     """
     like = world.start(world.order())
     now = world.time.now()
     shops = ShopOrder.objects.bulk_create([ShopOrder(total="1.00") for _ in range(count)])
     del shops
     orders = [
-        Order(plugin="other", key=f"crowd-{number}", created_at=now) for number in range(count)
+        Order(plugin="other", key=f"crowd-{number}", created_at=now)
+        for number in range(first, first + count)
     ]
     for order in orders:
         order.save()
@@ -191,3 +194,74 @@ def test_work_of_database_is_bounded(
         work = [one["sql"] for one in statements if not _TRANSACTION.match(one["sql"])]
         assert len(work) <= most, work
     assert world.fresh(payment).refunded_amount == 1
+
+
+LISTS = "/admin/tillgate"
+PAGES_OF_STAFF = {
+    "payments": f"{LISTS}/payment/",
+    "payments of a method": f"{LISTS}/payment/?method=alipay&account=default",
+    "payments of a status": f"{LISTS}/payment/?status=paid",
+    "payments by amount": f"{LISTS}/payment/?o=4",
+    "search by number": f"{LISTS}/payment/?q=crowd-7",
+    "search by reference": f"{LISTS}/payment/?q=CROWD-{{order}}",
+    "search by amount": f"{LISTS}/payment/?q=12.34",
+    "search by last four": f"{LISTS}/payment/?q=4242",
+    "search in vain": f"{LISTS}/payment/?q=NOTHING-OF-THIS",
+    "payment": f"{LISTS}/payment/{{payment}}/change/",
+    "orders": f"{LISTS}/order/",
+    "search for an order": f"{LISTS}/order/?q=crowd-7",
+    "order": f"{LISTS}/order/{{order}}/change/",
+    "reviews": f"{LISTS}/review/",
+    "search for a review": f"{LISTS}/review/?q=crowd-7",
+    "health": f"{LISTS}/review/health/",
+    "figures": f"{LISTS}/payment/figures/?since=2026-01-01&until=2026-12-31",
+    "export": f"{LISTS}/payment/figures/?since=2026-01-01&until=2026-12-31&csv=payments",
+}
+_LARGE = ("order", "payment", "paymentnumber", "timelineentry", "notification", "outboxevent")
+_WHOLE = re.compile(rf"SCAN tillgate_({'|'.join(_LARGE)})\b")
+MOST_OF_PAGE = {"payment": 24, "health": 42}
+"""The statements of pages that need more than a list."""
+
+
+def _opened(client: Client, path: str) -> list[str]:
+    """Open a page, a stream to its end, and return its statements."""
+    with CaptureQueriesContext(connection) as statements:
+        answer = client.get(path)
+        assert answer.status_code == 200
+        if answer.streaming:
+            assert b"".join(answer)
+    return [one["sql"] for one in statements]
+
+
+def test_staff_pages_stay_cheap(world: World) -> None:
+    """Their statements are few, and as many for 70 payments as for seven."""
+    crowd(world, 7)
+    payment, client = Payment.objects.order_by("-pk")[0], staff(is_superuser=True)
+    paths = {
+        name: path.format(payment=payment.pk, order=payment.order_id)
+        for name, path in PAGES_OF_STAFF.items()
+    }
+    client.get(paths["payments"])
+    few = {name: _opened(client, path) for name, path in paths.items()}
+    crowd(world, 63, first=7)
+    for name, path in paths.items():
+        many = _opened(client, path)
+        assert len(many) <= MOST_OF_PAGE.get(name, 22), (name, many)
+        assert len(many) <= len(few[name]) + 1, (name, many)
+
+
+@pytest.mark.skipif(project.DATABASE != "sqlite", reason="the plans of others follow their sizes")
+def test_no_page_reads_whole_table(world: World) -> None:
+    """A statement reads a large table by an index, or the first rows of a list."""
+    crowd(world, 70)
+    payment, client = Payment.objects.order_by("-pk")[0], staff(is_superuser=True)
+    # the figures add, and the health reads the index of due work
+    for name in PAGES_OF_STAFF.keys() - {"figures", "health"}:
+        path = PAGES_OF_STAFF[name].format(payment=payment.pk, order=payment.order_id)
+        for sql in _opened(client, path):
+            if not sql.startswith("SELECT"):
+                continue
+            with connection.cursor() as cursor:
+                cursor.execute(f"EXPLAIN QUERY PLAN {sql}")
+                plan = " ".join(str(row[3]) for row in cursor.fetchall())
+            assert not _WHOLE.search(plan) or " LIMIT " in sql, f"{name}: {sql}\n{plan}"

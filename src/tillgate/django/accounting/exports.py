@@ -5,10 +5,9 @@ spreadsheet takes for a formula.
 from __future__ import annotations
 
 import csv
-import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -17,11 +16,11 @@ from django.db.models import QuerySet
 
 from tillgate import money
 from tillgate.django import dates
+from tillgate.django.accounting.figures import in_batches
 from tillgate.django.models import Payment, Refund
 from tillgate.lifecycle import RefundStatus
 from tillgate.wire.texts import printable
 
-_BATCH: Final = 1000
 # spreadsheets read the wide signs too
 _FORMULA: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001
 _AFTER_SEMICOLON: Final = re.compile(rf"(;\s*)(?=[{re.escape(''.join(_FORMULA))}])")
@@ -47,58 +46,36 @@ def payment_rows(payments: QuerySet[Payment]) -> Iterator[Row]:
         ),
         *("started_at", "status_since", "transaction_no", "refunded_amount"),
     ]
-    columns = (
-        "reference",
-        "order__plugin",
-        "order__key",
-        "account",
-        "sandbox",
-        "method",
-        "amount",
-        "currency",
-        "status",
-    )
-    chosen = (
-        payments.order_by("id")
-        .values_list("id", *columns, "created_at", "status_since", "transaction_no")
-        .iterator(chunk_size=_BATCH)
-    )
-    while batch := list(itertools.islice(chosen, _BATCH)):
-        refunded = defaultdict[int, list[Decimal]](list)
-        succeeded = Refund.objects.filter(
-            payment__in=[row[0] for row in batch],
-            status=RefundStatus.SUCCEEDED,
-        )
-        for payment, part in succeeded.values_list("payment_id", "amount"):
-            refunded[payment].append(part)
-        for (
-            payment,
-            *names,
-            sandbox,
-            method,
-            amount,
-            currency,
-            status,
-            started,
-            since,
-            number,
-        ) in batch:
-            yield [
-                *(
-                    *map(number_as_text, names),
-                    _yes(sandbox),
-                    method,
-                    money.amount_text(amount, currency),
-                    currency,
-                    status,
-                    _time(started),
-                    _time(since),
-                ),
-                *(
-                    number_as_text(number),
-                    money.amount_text(money.total(refunded[payment]), currency),
-                ),
-            ]
+    # the index of the figures begins with the kind of money
+    for sandbox in (False, True):
+        for batch in in_batches(payments.filter(sandbox=sandbox).select_related("order")):
+            refunded = refunded_of(batch)
+            yield from (_payment_row(one, refunded[one.pk]) for one in batch)
+
+
+def _payment_row(one: Payment, refunded: Decimal) -> Row:
+    names = (one.reference, one.order.plugin, one.order.key, one.account)
+    return [
+        *map(number_as_text, names),
+        _yes(one.sandbox),
+        one.method,
+        money.amount_text(one.amount, one.currency),
+        one.currency,
+        one.status,
+        _time(one.created_at),
+        _time(one.status_since),
+        number_as_text(one.transaction_no),
+        money.amount_text(refunded, one.currency),
+    ]
+
+
+def refunded_of(payments: list[Payment]) -> Mapping[int, Decimal]:
+    """Return how much of each payment went back for certain, read at once for all of them."""
+    parts = defaultdict[int, list[Decimal]](list)
+    succeeded = Refund.objects.filter(payment__in=payments, status=RefundStatus.SUCCEEDED)
+    for pk, part in succeeded.values_list("payment_id", "amount"):
+        parts[pk].append(part)
+    return {one.pk: money.total(parts[one.pk]) for one in payments}
 
 
 def refund_rows(refunds: QuerySet[Refund]) -> Iterator[Row]:
@@ -118,44 +95,27 @@ def refund_rows(refunds: QuerySet[Refund]) -> Iterator[Row]:
         ),
         *("requested_at", "status_since", "refund_no", "external", "requested_by", "reason"),
     ]
-    of_payment = ("reference", "order__plugin", "order__key", "account", "sandbox", "method")
-    chosen = refunds.order_by("id").values_list(
-        *(
-            "refund_id",
-            *(f"payment__{name}" for name in of_payment),
-            "amount",
-            "payment__currency",
-            "status",
-        ),
-        *("created_at", "status_since", "refund_no", "external", "requested_by", "reason"),
-    )
-    for (
-        *names,
-        sandbox,
-        method,
-        amount,
-        currency,
-        status,
-        asked,
-        since,
-        number,
-        external,
-        by,
-        reason,
-    ) in chosen.iterator(chunk_size=_BATCH):
-        yield [
-            *(
-                *map(number_as_text, names),
-                _yes(sandbox),
-                method,
-                money.amount_text(amount, currency),
-                currency,
-                status,
-                _time(asked),
-                _time(since),
-            ),
-            *(number_as_text(number), _yes(external), by, reason),
-        ]
+    for batch in in_batches(refunds.select_related("payment__order")):
+        yield from map(_refund_row, batch)
+
+
+def _refund_row(one: Refund) -> Row:
+    paid = one.payment
+    names = (one.refund_id, paid.reference, paid.order.plugin, paid.order.key, paid.account)
+    return [
+        *map(number_as_text, names),
+        _yes(paid.sandbox),
+        paid.method,
+        money.amount_text(one.amount, paid.currency),
+        paid.currency,
+        one.status,
+        _time(one.created_at),
+        _time(one.status_since),
+        number_as_text(one.refund_no),
+        _yes(one.external),
+        one.requested_by,
+        one.reason,
+    ]
 
 
 def csv_lines(rows: Iterable[Row], *, delimiter: str = ",") -> Iterator[str]:

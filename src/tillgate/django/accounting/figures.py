@@ -11,17 +11,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 from django.db import connections
-from django.db.models import Count, QuerySet, Value
+from django.db.models import Count, DateField, F, Q, QuerySet, Value
 from django.db.models import Sum as Sum_
-from django.db.models.functions import TruncHour
+from django.db.models.functions import TruncDate, TruncMonth
+from django.utils import timezone
 
 from tillgate import money
 from tillgate.django import dates
@@ -29,7 +31,9 @@ from tillgate.django.models import NOTHING, Payment, Refund, database
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 
 _BATCH: Final = 5000
+_DAY: Final = timedelta(days=1)
 _Key = TypeVar("_Key", bound=Hashable)
+_Row = TypeVar("_Row", Payment, Refund)
 
 
 class Kind(StrEnum):
@@ -97,45 +101,110 @@ def refunds_between(since: datetime, until: datetime) -> QuerySet[Refund]:
     return Refund.objects.filter(status_since__gte=since, status_since__lt=until)
 
 
+def in_batches(rows: QuerySet[_Row], size: int = 1000) -> Iterator[list[_Row]]:
+    """Yield rows in lists, in the order in which they reached their status.
+
+    Each list is a statement of its own, which begins after the last row: MariaDB's driver would
+    hold all rows of one statement in memory, and PostgreSQL would sort all before the first. A row
+    that changes meanwhile belongs to a later period, and comes once.
+    """
+    rows = rows.filter(status_since__lt=timezone.now()).order_by("status_since", "pk")
+    left = rows
+    while batch := list(left[:size]):
+        yield batch
+        if len(batch) < size:
+            return
+        since, last = batch[-1].status_since, batch[-1].pk
+        # An index finds the first of the two conditions.
+        left = rows.filter(Q(status_since__gt=since) | Q(pk__gt=last), status_since__gte=since)
+
+
 def is_tested_only() -> bool:
     """Tell whether every payment is a test: then the figures of the tests are the wanted ones."""
     return not Payment.objects.filter(sandbox=False).exists() and Payment.objects.exists()
 
 
-def figures(since: date, until: date, *, sandbox: bool = False) -> list[Figure]:
+def figures(
+    since: date,
+    until: date,
+    *,
+    sandbox: bool = False,
+    by_month: bool = False,
+) -> list[Figure]:
     """Return the figures of some days, the oldest first: of real money, or of the tests. Both days
-    are included.
+    are included. `by_month`: those of each month together, as of its first day.
     """
     days = [since + timedelta(days=number) for number in range((until - since).days + 1)]
-    starts, end = (
-        [_in_utc(dates.start_of(day)) for day in days],
-        dates.start_of(until + timedelta(days=1)),
-    )
-    adds = connections[database()].vendor != "sqlite" and _are_whole_hours(starts)
+    bounds = [_in_utc(dates.start_of(day)) for day in (*days, until + timedelta(days=1))]
+    adds = connections[database()].vendor != "sqlite"
     sums: dict[tuple[date, Kind, str, str, str], list[Any]] = defaultdict(lambda: [0, NOTHING])
-    payments = payments_between(starts[0], end).filter(sandbox=sandbox)
-    refunds = refunds_between(starts[0], end).filter(payment__sandbox=sandbox)
-    for kind, rows, prefix in ((Kind.PAYMENT, payments, ""), (Kind.REFUND, refunds, "payment__")):
-        names = (f"{prefix}method", f"{prefix}currency", "status")
-        chosen: Any = rows.order_by()
-        if adds:
-            chosen = chosen.annotate(moment=TruncHour("status_since", tzinfo=UTC))
-            chosen = chosen.values("moment", *names).annotate(
-                number=Count("pk"), sum=Sum_("amount")
+    for first, end in _runs(bounds) if adds else [(0, len(days))]:
+        period = (bounds[first], bounds[end])
+        payments = payments_between(*period).filter(sandbox=sandbox)
+        refunds = refunds_between(*period).filter(payment__sandbox=sandbox)
+        for kind, rows, prefix in (
+            (Kind.PAYMENT, payments, ""),
+            (Kind.REFUND, refunds, "payment__"),
+        ):
+            names = (f"{prefix}method", f"{prefix}currency", "status")
+            found = (
+                _added(rows, names, (days[first], bounds[first]), by_month=by_month)
+                if adds
+                else _read(rows, names, days, bounds)
             )
-            chosen = chosen.values_list("moment", *names, "number", "sum")
-        else:
-            chosen = chosen.values_list("status_since", *names, Value(1), "amount")
-        for moment, *of, number, amount in chosen.iterator(chunk_size=_BATCH):
-            entry = sums[(days[bisect_right(starts, moment) - 1], kind, *of)]
-            entry[0] += number
-            entry[1] = money.EXACT.add(entry[1], amount)
+            for day, *of, number, amount in found:
+                entry = sums[(day.replace(day=1) if by_month else day, kind, *of)]
+                entry[0] += number
+                entry[1] = money.EXACT.add(entry[1], amount)
     return sorted(Figure(*key, count, amount) for key, (count, amount) in sums.items())
 
 
-def _are_whole_hours(starts: list[datetime]) -> bool:
-    """Tell whether each day begins with an hour in UTC, which it does not in Kathmandu."""
-    return all(moment.tzinfo and not moment.minute for moment in starts)
+def _runs(bounds: list[datetime]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the end of each run of days with 24 hours, and each other day alone."""
+    first = 0
+    for place, (start, end) in enumerate(pairwise(bounds)):
+        if end - start != _DAY:
+            if first < place:
+                yield first, place
+            yield place, place + 1
+            first = place + 1
+    if first < len(bounds) - 1:
+        yield first, len(bounds) - 1
+
+
+def _added(
+    rows: QuerySet[_Row],
+    names: tuple[str, ...],
+    first: tuple[date, datetime],
+    *,
+    by_month: bool,
+) -> Iterator[Any]:
+    """Yield the sums of a run of days, which the database adds, with a day of each: of a run whose
+    first day begins at a moment.
+    """
+    day, start = first
+    # Moved so that each day begins at its own midnight, read as UTC.
+    midnight = datetime(day.year, day.month, day.day, tzinfo=start.tzinfo)
+    moved: Any = F("status_since") + (midnight - start)
+    named = (TruncMonth if by_month else TruncDate)(
+        moved, tzinfo=start.tzinfo, output_field=DateField()
+    )
+    grouped = rows.order_by().annotate(day=named).values("day", *names)
+    # Not of a column: PostgreSQL would leave the index to read it.
+    summed = grouped.annotate(number=Count("*"), sum=Sum_("amount"))
+    yield from summed.values_list("day", *names, "number", "sum")
+
+
+def _read(
+    rows: QuerySet[_Row],
+    names: tuple[str, ...],
+    days: list[date],
+    bounds: list[datetime],
+) -> Iterator[Any]:
+    """Yield each row, with its day."""
+    chosen = rows.order_by().values_list("status_since", *names, Value(1), "amount")
+    for moment, *found in chosen.iterator(chunk_size=_BATCH):
+        yield days[bisect_right(bounds, moment) - 1], *found
 
 
 def _in_utc(moment: datetime) -> datetime:

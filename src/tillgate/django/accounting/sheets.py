@@ -7,7 +7,6 @@ of the page, and cells that no spreadsheet takes for a formula.
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from decimal import Decimal
@@ -19,14 +18,12 @@ from django.utils.translation import gettext as _
 
 from tillgate import hooks, money
 from tillgate.django import dates, words
-from tillgate.django.accounting.exports import Row, csv_lines, number_as_text
-from tillgate.django.accounting.figures import Figure, Kind
+from tillgate.django.accounting.exports import Row, csv_lines, number_as_text, refunded_of
+from tillgate.django.accounting.figures import Figure, Kind, in_batches
 from tillgate.django.models import Payment, Refund
 from tillgate.django.orders.customers import customers_of
-from tillgate.lifecycle import RefundStatus
 from tillgate.money import Money
 
-_BATCH: Final = 1000
 _STYLES: Final = {"point": ".", "comma": ","}
 
 
@@ -45,13 +42,12 @@ class Sheet:
 
     def payments(self, payments: QuerySet[Payment]) -> Iterator[str]:
         """Yield the lines of payments, read bit by bit."""
-        rows = payments.select_related("order").order_by("id").iterator(chunk_size=_BATCH)
-        return self._lines(self._payment_rows, _batches(rows))
+        return self._lines(self._payment_rows, in_batches(payments.select_related("order")))
 
     def refunds(self, refunds: QuerySet[Refund]) -> Iterator[str]:
         """Yield the lines of refunds, read bit by bit."""
-        read = refunds.select_related("payment__order").order_by("id")
-        return self._lines(self._refund_rows, _batches(read.iterator(chunk_size=_BATCH)))
+        read = refunds.select_related("payment__order")
+        return self._lines(self._refund_rows, in_batches(read))
 
     def _lines(self, rows_of: Callable[[list[Any]], list[Row]], batches: Any) -> Iterator[str]:
         delimiter = ";" if self._sign == "," else ","
@@ -90,17 +86,12 @@ class Sheet:
                     *(_("Account"), _("Test")),
                 ],
             ]
-        refunded = defaultdict[int, list[Decimal]](list)
-        for pk, part in Refund.objects.filter(
-            payment__in=payments,
-            status=RefundStatus.SUCCEEDED,
-        ).values_list("payment_id", "amount"):
-            refunded[pk].append(part)
+        refunded = refunded_of(payments)
         customers = customers_of((one.order.plugin, one.order.key) for one in payments)
         return [
             self._payment_row(
                 one,
-                money.total(refunded[one.pk]),
+                refunded[one.pk],
                 customers.get((one.order.plugin, one.order.key), hooks.Customer()),
             )
             for one in payments
@@ -153,11 +144,6 @@ class Sheet:
             return ""
         text = self._amount(cost.amount, cost.currency)
         return text if cost.currency == currency else f"{text} {cost.currency}"
-
-
-def _batches(rows: Iterator[Any]) -> Iterator[list[Any]]:
-    while batch := list(itertools.islice(rows, _BATCH)):
-        yield batch
 
 
 def _time(moment: datetime) -> str:

@@ -48,15 +48,19 @@ class Found:
         """Whether nothing was found."""
         return not self.payments and not self.orders
 
+    # A condition about two tables, or a subquery with "or", would make the database read a table
+    # whole: the numbers are read first.
     @property
     def of_payments(self) -> Q:
         """The condition for rows of payments."""
-        return Q(pk__in=self.payments) | Q(order__in=self.orders)
+        of_orders = Payment.objects.filter(order__in=self.orders)
+        return Q(pk__in=self.payments.union(of_orders.values_list("pk", flat=True)))
 
     @property
     def of_orders(self) -> Q:
         """The condition for rows of orders."""
-        return Q(pk__in=self.orders) | Q(payments__in=self.payments)
+        of_payments = Payment.objects.filter(pk__in=self.payments)
+        return Q(pk__in=self.orders.union(of_payments.values_list("order", flat=True)))
 
     @property
     def of_reviews(self) -> Q:
@@ -82,7 +86,9 @@ def search(text: str) -> Found:
     if exact is not None:
         found.payments.add(exact)
         return found
-    found.orders.update(_first(Order.objects.filter(key=term)))
+    # the index of the keys begins with the plugin
+    plugins = [name for name, _plugin in hooks.plugin_manager().list_name_plugin()]
+    found.orders.update(_first(Order.objects.filter(plugin__in=plugins, key=term)))
     found.payments.update(_by_number(term))
     found.orders.update(_told_by_shops(term))
     if term.isascii() and term.isdigit() and len(term) == 4:
@@ -91,8 +97,7 @@ def search(text: str) -> Found:
         # An order's number is not meant as an amount.
         found.payments.update(_by_amount(term))
     if found.is_empty and _REFERENCE.fullmatch(term.upper()):
-        begins = Payment.objects.filter(reference__startswith=term.upper())
-        found.payments.update(_first(begins))
+        found.payments.update(_by_beginning(term.upper()))
     if found.is_empty and len(term) < _SHORTEST_TEXT:
         found.hint = _("Nothing has this number. Type at least three characters of a name.")
     return found
@@ -108,6 +113,16 @@ def _by_number(term: str) -> Iterator[int]:
     yield from further.values_list("payment_id", flat=True)[:_MOST]
     refunds = Refund.objects.filter(Q(refund_no=term) | Q(refund_id=term.upper()))
     yield from refunds.values_list("payment_id", flat=True)[:_MOST]
+
+
+def _by_beginning(term: str) -> list[int]:
+    """Return some payments whose references begin with a text.
+
+    The references alone are read first: they are in an index, and much less than the rows.
+    """
+    references = Payment.objects.order_by("reference").values_list("reference", flat=True)
+    found = list(references.filter(reference__startswith=term)[:_MOST])
+    return _first(Payment.objects.filter(reference__in=found))
 
 
 def _by_amount(term: str) -> list[int]:

@@ -231,7 +231,7 @@ class FiguresAdmin(ReadOnlyAdmin[Payment]):
             if "csv" in request.GET:
                 style = request.GET.get("style", "")
                 return _download(request.GET["csv"], since, until, style, tests=tests)
-            found = figures(since, until, sandbox=tests)
+            found = figures(since, until, sandbox=tests, by_month=_is_long(since, until))
             context |= {
                 "parts": [
                     _part(currency, found, since, until)
@@ -365,10 +365,11 @@ def _download(
 
 def _part(currency: str, found: list[Figure], since: date, until: date) -> _Part:
     own = [one for one in found if one.currency == currency]
-    by_month = (until - since).days >= _MOST_BARS
+    by_month = _is_long(since, until)
     days = _periods(since, until, by_month=by_month)
-    by_day = sums_by(own, lambda one: one.day.replace(day=1) if by_month else one.day)
-    by_method = sums_by(own, lambda one: words.method_name(one.method))
+    by_day = sums_by(own, lambda one: one.day)
+    names = {method: words.method_name(method) for method in {one.method for one in own}}
+    by_method = sums_by(own, lambda one: names[one.method])
     label = partial(date_format, format="YEAR_MONTH_FORMAT" if by_month else "DATE_FORMAT")
     headings = (
         (gettext("By month"), gettext("Month")) if by_month else (gettext("By day"), gettext("Day"))
@@ -414,6 +415,11 @@ def _part(currency: str, found: list[Figure], since: date, until: date) -> _Part
         last=label(days[-1]),
         highest=highest,
     )
+
+
+def _is_long(since: date, until: date) -> bool:
+    """Tell whether a period is shown by month."""
+    return (until - since).days >= _MOST_BARS
 
 
 def _periods(since: date, until: date, *, by_month: bool) -> list[date]:

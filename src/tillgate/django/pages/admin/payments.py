@@ -6,7 +6,7 @@ import secrets
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Prefetch, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern
 from django.utils.formats import date_format
@@ -94,35 +94,35 @@ class PaymentAdmin(FiguresAdmin):
     page_template = "tillgate/admin/payment.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Payment]:
-        """Return payments with the columns of the list, in two statements for any number of
+        """Return payments with their orders and refunds, in two statements for any number of
         payments.
         """
-        waiting = Review.objects.filter(payment=OuterRef("pk"), resolved_at__isnull=True)
         payments: QuerySet[Payment] = super().get_queryset(request)
         went_back = Prefetch(
             "refunds",
             Refund.objects.filter(status=RefundStatus.SUCCEEDED),
             to_attr="went_back",
         )
-        return (
-            payments.select_related("order")
-            .annotate(waits_for_staff=Exists(waiting))
-            .prefetch_related(went_back)
-        )
+        return payments.select_related("order").prefetch_related(went_back)
 
     def changelist_view(
         self,
         request: HttpRequest,
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """Show the payments with their shoppers, whom each shop is asked for at once."""
+        """Show the payments with what is not in their rows, read once for all on the page: their
+        shoppers, whom each shop is asked for, and which of them need review.
+        """
         response = super().changelist_view(request, extra_context)
         found = (getattr(response, "context_data", None) or {}).get("cl")
         if found is not None:
             rows = list(found.result_list)
             found.result_list = rows
             customers = customers_of((one.order.plugin, one.order.key) for one in rows)
+            waiting = Review.objects.filter(payment__in=rows, resolved_at__isnull=True)
+            reviewed = set(waiting.values_list("payment", flat=True))
             for one in rows:
+                vars(one)["waits_for_staff"] = one.pk in reviewed
                 vars(one)["customer"] = customers.get((one.order.plugin, one.order.key))
         return response
 
