@@ -56,7 +56,7 @@ _TIME_OUTS: Final = {
 }
 _COLUMN: Final = "CONCAT(table_name, '.', column_name)"
 _OLDER_THAN_THE_LOCK: Final = (
-    "The isolation level is not “read committed”: what is read under a "
+    "The isolation level is not “read committed”: rows read under a "
     "lock may be older than the lock."
 )
 
@@ -301,10 +301,10 @@ def check_mail() -> Found:
             "Set TILLGATE['REVIEW_MAIL_TO'] or MANAGERS, or look at “needs review” in the "
             "admin every day and silence this."
         )
-        yield _warning(1, "Nobody is mailed when a payment needs review.", hint)
+        yield _warning(1, "No mail is sent when a payment needs review.", hint)
     elif project.EMAIL_BACKEND in _SENDING_NOTHING and _is_for_shoppers():
         message = (
-            f"Nobody is mailed when a payment needs review: {project.EMAIL_BACKEND} sends "
+            f"No mail is sent when a payment needs review: {project.EMAIL_BACKEND} sends "
             "nothing, and all counts as mailed."
         )
         hint = (
@@ -436,7 +436,7 @@ def check_database() -> Found:
             )
     elif setting := _forgets_what_it_confirmed(connection):
         message = (
-            f"After a crash the database may have forgotten what it confirmed ({setting}): "
+            f"After a crash the database may have forgotten confirmed changes ({setting}): "
             "a refund could be sent twice."
         )
         yield _warning(
@@ -668,7 +668,7 @@ def check_worker() -> Found:
     if last is None:
         yield _warning(
             9,
-            "The worker has never run: payments whose notification is lost would not be found.",
+            "The worker has never run: payments with a lost notification would not be found.",
             hint,
         )
     elif now - last > late:
@@ -698,7 +698,7 @@ def check_watched() -> Found:
     for plugin in sorted(set(watched.values_list("order__plugin", flat=True).distinct()) - known):
         message = (
             f"Payments are open for orders of plugin {plugin!r}, which is not loaded: "
-            "nobody could be told that they are paid."
+            "their events could not be delivered."
         )
         hint = f"{hooks.remedy_without(plugin)}, until its payments are settled."
         yield _error(9, message, hint[0].upper() + hint[1:])
