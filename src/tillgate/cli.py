@@ -43,7 +43,7 @@ EXIT_CODES: Final[Mapping[type[errors.TillgateError], int]] = {
 """The exit code of each error; the first class that fits counts."""
 
 _STEPS: Final = {
-    "left_out": "left out: verifySign itself, and what is empty",
+    "left_out": "left out: verifySign itself, and empty values",
     "sorted": "the rest, sorted by name",
     "joined": "rendered as name=value and joined with &",
     "with_token": "the MD5 of the token appended (masked here)",
@@ -177,7 +177,7 @@ def _end(text: str, code: int, *, err: bool = False) -> NoReturn:
         click.echo(text, err=err)
     except OSError as error:
         with suppress(OSError):
-            click.echo(f"What came of it could not be printed: {error}", err=True)
+            click.echo(f"The result could not be printed: {error}", err=True)
         for stream in (sys.stdout, sys.stderr):
             # Python flushes once more at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -283,7 +283,7 @@ def pay(
     }
 
 
-@main.command(short_help="Ask what became of a payment.")
+@main.command(short_help="Query the state of a payment.")
 @click.argument("reference")
 @number_option
 @speaks_json

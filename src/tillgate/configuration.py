@@ -163,7 +163,7 @@ def _read_variable(field: str, text: str) -> Any:
     if kind is bool:
         if text.lower() in _TRUE | _FALSE:
             return text.lower() in _TRUE
-        raise ConfigurationError(f"TILLGATE_{field.upper()}", text, "is neither true nor false")
+        raise ConfigurationError(f"TILLGATE_{field.upper()}", text, "is not true or false")
     if field == "options":
         pairs = [part.partition("=") for part in text.split(",") if part.strip()]
         if not all(equals for _, equals, _ in pairs):

@@ -1160,7 +1160,7 @@ def test_colleagues_resolution_stops_manual_expiry(
         return real(*given)
 
     monkeypatch.setattr(actions, "force_expire", too_late)
-    with pytest.raises(InvalidRequest, match="was resolved by somebody else in the meantime"):
+    with pytest.raises(InvalidRequest, match="was resolved by another clerk in the meantime"):
         not_paid(review)
     assert world.fresh(forgotten).is_open
 

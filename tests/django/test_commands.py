@@ -142,7 +142,7 @@ def test_single_worker_run_ends_soon(
     """Without the loop, the worker ends within minutes and says if work is left."""
     many(world, 2)
     monkeypatch.setattr(subcommand, "_LONGEST_SECONDS", 0.0)
-    assert run("worker", "--once") == ("payments 0; what is left is for the next worker run\n", 0)
+    assert run("worker", "--once") == ("payments 0; the rest is for the next worker run\n", 0)
     monkeypatch.undo()
     assert run("worker", "--once") == ("payments 2\n", 0)
 

@@ -1,8 +1,8 @@
-"""The smallest shop once more, for proofs only: it tells others over the network what was paid and
-what was refunded, and the shopper of slow money.
+"""The smallest shop once more, for proofs only: it reports payments and refunds to others over the
+network, and slow money to the shopper.
 
-What the shop does itself is done by the smallest shop's own functions, whatever stands in their
-places. What arrives is kept in files, which outlive whoever sent it.
+The smallest shop's own functions do the shop's work, even when others stand in their places.
+Reports are kept in files, which outlive their sender.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NAME = "telling-shop"
 
 
 def _own(hook: str) -> Callable[..., Any]:
-    """Return what the smallest shop does at a hook."""
+    """Return the smallest shop's function of a hook."""
     implementations = getattr(plugin_manager().hook, hook).get_hookimpls()
     own: Callable[..., Any] = next(
         one.function for one in implementations if one.plugin is smallest
@@ -54,7 +54,7 @@ class TellingShop:
         atexit.register(self._forget, os.getpid())
 
     def _forget(self, maker: int) -> None:
-        """Remove what arrived; a process that was forked leaves it to the one that began."""
+        """Remove the reports; a forked process leaves them to its parent."""
         if os.getpid() == maker:
             shutil.rmtree(self.elsewhere, ignore_errors=True)
 
@@ -66,7 +66,7 @@ class TellingShop:
 
     @hookimpl
     def tillgate_payment_paid(self, payment: Payment) -> PaidOutcome:
-        """Mark the order paid, and have others told of it."""
+        """Mark the order paid, and report it to others."""
         outcome: PaidOutcome = _own("tillgate_payment_paid")(payment)
         if outcome is PaidOutcome.APPLIED:
             enqueue_remote(
@@ -80,12 +80,12 @@ class TellingShop:
 
     @hookimpl
     def tillgate_order_unpaid(self, order: Order) -> None:
-        """Cancel the order that nobody paid."""
+        """Cancel the unpaid order."""
         _own("tillgate_order_unpaid")(order)
 
     @hookimpl
     def tillgate_refund_changed(self, refund: Refund) -> None:
-        """Note money refunded, and have others told of it."""
+        """Note money refunded, and report it to others."""
         _own("tillgate_refund_changed")(refund)
         if refund.status is RefundStatus.SUCCEEDED:
             payment = refund.payment
@@ -119,7 +119,7 @@ class TellingShop:
 
 
 class TellingDriver(SmallestShopDriver):
-    """The smallest shop's driver, which also reads what others have heard."""
+    """The smallest shop's driver, which also reads the reports to others."""
 
     plugin = NAME
 

@@ -168,10 +168,10 @@ def test_signatures_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatc
 
 
 NO_TEXT: list[tuple[Any, str, str]] = [
-    ({"b": "2", "amount": 1.0}, "amount", "amount: 1.0 is not text: sign what goes on the wire"),
-    ({"amount": None}, "amount", "amount is not text: sign what goes on the wire"),
-    ({"flag": True}, "flag", "flag: True is not text: sign what goes on the wire"),
-    ({1: "a"}, "1", "1: 'a' is not text: sign what goes on the wire"),
+    ({"b": "2", "amount": 1.0}, "amount", "amount: 1.0 is not text: sign the texts of the request"),
+    ({"amount": None}, "amount", "amount is not text: sign the texts of the request"),
+    ({"flag": True}, "flag", "flag: True is not text: sign the texts of the request"),
+    ({1: "a"}, "1", "1: 'a' is not text: sign the texts of the request"),
     (
         {"a": "\ud800", "b": "c"},
         "parameters",

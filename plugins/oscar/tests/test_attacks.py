@@ -1,5 +1,5 @@
-"""Attacks: whoever tampers, edits, deletes or is quicker gets a message, and money, stock and
-records still add up.
+"""Attacks: tampering, edits, deletions and races end in a message, and money, stock and records
+still add up.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 @pytest.fixture
 def payment(world: World, shopper: Shopper, product: Make) -> Payment:
-    """A payment whose payment page is open."""
+    """A payment with an open payment page."""
     shopper.get(shopper.buys(product("12.50"))["Location"])
     return Payment.objects.select_related("order").get()
 
@@ -227,7 +227,7 @@ def test_post_without_csrf_token_changes_nothing(
     assert (Order.objects.count(), Payment.objects.count()) == (before, 0)
 
 
-# Two at once --------------------------------------------------------------------------------------
+# Races --------------------------------------------------------------------------------------------
 
 
 def test_double_press_holds_stock_once(
@@ -236,7 +236,7 @@ def test_double_press_holds_stock_once(
     product: Make,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two presses at once hold the stock and the voucher once, even under ATOMIC_REQUESTS."""
+    """Two simultaneous presses hold the stock and the voucher once, even under ATOMIC_REQUESTS."""
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
     voucher = make_voucher("TEN")
     shopper.adds(product("10.00"), 2)
@@ -323,7 +323,7 @@ def test_cancellation_race_loses_no_payment(
     monkeypatch: pytest.MonkeyPatch,
     atomic: bool,
 ) -> None:
-    """A notification, a return and a cancellation at once leave a paid order or a review."""
+    """A simultaneous notification, return and cancellation leave a paid order or a review."""
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic)
     ann, order = staff("ann", *MAY), Order.objects.get()
     notification, back = (
@@ -393,7 +393,7 @@ def test_second_press_opens_same_payment_page(
         assert Shopper().places(preview, tillgate_preview=forged)["Location"] == "/basket/"
 
 
-# What the staff does while somebody pays ----------------------------------------------------------
+# Staff during a payment ---------------------------------------------------------------------------
 
 
 @contextmanager
@@ -422,7 +422,7 @@ def test_order_paid_during_cancellation_stays_paid(
     monkeypatch: pytest.MonkeyPatch,
     page: str,
 ) -> None:
-    """The staff who cancel it are told."""
+    """The clerk that cancels it reads so."""
     ann, order = staff("ann", *MAY), Order.objects.get()
 
     def pays() -> None:
@@ -561,7 +561,7 @@ def test_no_thanks_for_closed_order(
     shopper: Shopper,
     payment: Payment,
 ) -> None:
-    """A shopper who returns to an order that was given up is not thanked."""
+    """A shopper that returns to a cancelled order is not thanked."""
     world.a_day_passes()
     assert Order.objects.get().status == "Cancelled"
     home = shopper.get("/checkout/thank-you/")["Location"]
@@ -615,7 +615,7 @@ def test_order_refunded_before_notice_is_payable(
     shopper: Shopper,
     payment: Payment,
 ) -> None:
-    """If the money went back before the shop was told, the order can be paid again."""
+    """If the money was refunded before the event was delivered, the order can be paid again."""
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=1):
         home = world.come_back(payment)["Location"]
@@ -642,7 +642,7 @@ def test_refunded_order_reopened_by_hand_unpayable(
     assert "Refresh" not in page
 
 
-# What is deleted ----------------------------------------------------------------------------------
+# Deletions ----------------------------------------------------------------------------------------
 
 
 def test_payer_of_deleted_order_reads_outcome(
@@ -650,7 +650,7 @@ def test_payer_of_deleted_order_reads_outcome(
     shopper: Shopper,
     payment: Payment,
 ) -> None:
-    """The shopper reads what becomes of the money."""
+    """The shopper reads that the money will be refunded or reviewed."""
     way = world.way_to_pay(payment.order.key)
     Order.objects.all().delete()
     world.shopper_pays(payment)
@@ -703,7 +703,7 @@ def test_reused_order_number_places_no_order(
     assert is_at_start(other.places()), "the basket is as it was"
 
 
-# Who is somebody else -----------------------------------------------------------------------------
+# Strangers ----------------------------------------------------------------------------------------
 
 
 def test_orders_are_private_from_other_customers(
@@ -742,7 +742,7 @@ def test_line_totals_agree_to_the_cent(
     quantity: int,
     percent: int,
 ) -> None:
-    """What was shown, ordered, charged and refunded per line is the same amount."""
+    """The shown, ordered, charged and refunded amounts of a line are the same."""
     monkeypatch.setattr(
         "oscar.apps.checkout.applicator.SurchargeApplicator.get_surcharges",
         lambda *_, **__: (FlatCharge(excl_tax=Decimal("0.93"), incl_tax=Decimal("1.01")),),
@@ -872,7 +872,7 @@ def test_any_order_number_can_be_paid(
 def test_unknown_refund_blocks_second_by_price(
     bought: Bought,
 ) -> None:
-    """A line whose refund is unknown is not refunded twice by its price."""
+    """A line with an unknown refund is not refunded twice by its price."""
     ann = staff("ann", *MAY)
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     presses_for_lines(ann, bought.order, {bought.tea: 2})
@@ -932,7 +932,7 @@ def test_foreign_default_currency_still_takes_dollars(
     product: Make,
     settings: Any,
 ) -> None:
-    """A shop in another currency takes dollars for what it sells in dollars."""
+    """A shop in another currency takes dollars for goods with prices in dollars."""
     settings.OSCAR_DEFAULT_CURRENCY = "GBP"
     tea = product("12.50")
     tea.stockrecords.update(price_currency="USD")

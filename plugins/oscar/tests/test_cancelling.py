@@ -1,4 +1,4 @@
-"""A paid order that is cancelled: staff say what happens to its money and its items."""
+"""A paid order that is cancelled: staff decide about its money and its items."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bought(world: World, product: Callable[..., Any]) -> Bought:
 
 @pytest.fixture
 def ann(transactional_db: None) -> Client:
-    """Somebody who may do everything about orders."""
+    """The browser of a clerk with all permissions about orders."""
     return staff("ann", *MAY, "tillgate.resolve_review")
 
 
@@ -55,7 +55,7 @@ def reasons() -> list[str]:
 
 
 def test_cancelling_a_paid_order_asks_first(bought: Bought, ann: Client) -> None:
-    """The status form leads to the question, and nothing has changed by then."""
+    """The status form leads to the question, and nothing has changed before."""
     fields = {"order_action": "change_order_status", "new_status": "Cancelled"}
     page = ann.post(url_of(bought.order), fields)
     assert "This order is paid: USD 32.00 is held." in text_of(page)
@@ -196,7 +196,7 @@ def test_unusable_amount_cancels_nothing(bought: Bought, ann: Client, amount: st
 
 
 def test_two_clerks_cancel_once(bought: Bought, ann: Client) -> None:
-    """One is told that the order has moved on; the money goes back once."""
+    """One reads that the order has moved on; the money is refunded once."""
     order, bob = bought.order, staff("bob", *MAY)
     pages = [(one, one.get(f"{url_of(order)}?tillgate=cancel")) for one in (ann, bob)]
     done = together(*[lambda one=one: cancels(one[0], order, one[1]) for one in pages])

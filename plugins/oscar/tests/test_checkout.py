@@ -1,5 +1,5 @@
-"""The checkout, by Oscar's own pages: from the basket to a paid order, and what shoppers do
-instead.
+"""The checkout, by Oscar's own pages: from the basket to a paid order, and the shopper's other
+ways.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def atomic_requests(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 
 def sent(world: World) -> dict[str, Any]:
-    """Return what the gateway was asked to create last."""
+    """Return the last payment that the gateway was asked to create."""
     entries = [
         entry
         for entry in world.sandbox.service.journal.all()
@@ -275,7 +275,7 @@ def test_preview_requires_chosen_method(
     assert "Please choose how to pay" in shopper.messages()
 
 
-# What can be wrong --------------------------------------------------------------------------------
+# Faults before ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["", "goldbars", "alipay'--", "x" * 5000, "\x00"])
@@ -368,7 +368,7 @@ def test_no_methods_means_no_orders(
     product: Make,
     configure: Callable[..., None],
 ) -> None:
-    """An owner who disabled all methods gets no order that cannot be paid."""
+    """An owner that disabled all methods gets no order that cannot be paid."""
     shopper.adds(product())
     shopper.says_where()
     shopper.chooses()
@@ -436,11 +436,11 @@ def _declined(world: World) -> Payment:
 
 
 def home_on(page: Any) -> str:
-    """Return the address of the shop's page for the order, on the page that says what happened."""
+    """Return the address of the shop's page for the order, on the page about the outcome."""
     return str(page.content.decode().split('">Back to the shop')[0].split('href="')[-1])
 
 
-# What goes wrong at the gateway -------------------------------------------------------------------
+# Faults at the gateway ----------------------------------------------------------------------------
 
 
 def test_refused_method_can_be_replaced(
@@ -697,7 +697,7 @@ def test_second_press_reaches_same_payment_page(
     product: Make,
 ) -> None:
     """Between the press and the order; there Oscar has frozen the basket, and shows an empty one to
-    whoever asks.
+    any other request.
     """
     shopper.adds(product(stock=1))
     shopper.says_where()
@@ -800,7 +800,7 @@ def test_page_after_the_end_leads_to_items(
     product: Make,
     by_hand: bool,
 ) -> None:
-    """It says in plain words what happened, and contradicts none of its buttons."""
+    """It names the outcome in plain words, and contradicts none of its buttons."""
     shopper.get(shopper.buys(product())["Location"])
     number = Order.objects.get().number
     link = shop.pay_path("oscar", number)
@@ -896,7 +896,7 @@ def test_arrived_money_is_not_requested_again(
     shopper: Shopper,
     product: Make,
 ) -> None:
-    """The shop has not been told yet."""
+    """The event is not delivered yet."""
     shopper.get(shopper.buys(product())["Location"])
     payment = Payment.objects.get()
     world.shopper_pays(payment)
@@ -908,7 +908,7 @@ def test_arrived_money_is_not_requested_again(
     assert "Pay now" not in page
 
 
-# What was placed and never paid -------------------------------------------------------------------
+# Unpaid orders ------------------------------------------------------------------------------------
 
 
 def test_order_without_started_payment_is_cancelled(

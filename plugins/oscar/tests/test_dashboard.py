@@ -1,4 +1,4 @@
-"""Oscar's real dashboard: what staff sees of an order's payments, and how it refunds money."""
+"""Oscar's real dashboard: an order's payments for staff, and refunds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def bought(world: World, product: Callable[..., Any]) -> Bought:
 
 
 def staff(name: str, *permissions: str, is_staff: bool = True) -> Client:
-    """Return the browser of somebody who is logged in and has these permissions."""
+    """Return the browser of a logged-in user with these permissions."""
     staff = User.objects.create_user(name, f"{name}@shop.example", is_staff=is_staff)
     for permission in permissions:
         app, _, codename = permission.partition(".")
@@ -51,7 +51,7 @@ MAY = (*SEES, "tillgate.refund_payment")
 
 @pytest.fixture
 def ann(transactional_db: None) -> Client:
-    """Somebody who may do everything about orders."""
+    """The browser of a clerk with all permissions about orders."""
     return staff("ann", *MAY)
 
 
@@ -92,8 +92,8 @@ def presses_for_lines(
 
 
 def messages_of(page: Any) -> list[str]:
-    """Return what the page says; not from its context, where the test client mixes up pages that
-    are rendered at the same time.
+    """Return the messages of the page; not from its context, where the test client mixes up pages
+    that are rendered at the same time.
     """
     alerts = re.findall(r'<div class="alertinner.*?</div>', text_of(page), re.DOTALL)
     return [html.unescape(strip_tags(alert)).strip() for alert in alerts]
@@ -529,7 +529,7 @@ def test_external_payment_is_refunded_by_oscar(world: World, ann: Client) -> Non
     assert order.payment_events.get().amount == Decimal("1.00")
 
 
-# Who may ------------------------------------------------------------------------------------------
+# Permissions -------------------------------------------------------------------------------------
 
 
 def test_staff_without_permission_cannot_refund(
@@ -549,7 +549,7 @@ def test_staff_without_permission_cannot_refund(
 
 
 def test_hidden_order_cannot_be_refunded(bought: Bought, ann: Client) -> None:
-    """Staff who may not see the order cannot refund it."""
+    """Staff without permission to see the order cannot refund it."""
     partner = staff("pat", "partner.dashboard_access", "tillgate.refund_payment", is_staff=False)
     assert (
         presses(partner, bought.order, ann.get(url_of(bought.order)), amount="1.00").status_code

@@ -1,4 +1,4 @@
-"""What a paid and an unpaid order change in Oscar's records."""
+"""The changes of a paid and an unpaid order in Oscar's records."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_pipeline_without_paid_raises_review(
     assert Order.objects.get().status == "Paid"
 
 
-# Nobody paid --------------------------------------------------------------------------------------
+# Unpaid orders ------------------------------------------------------------------------------------
 
 
 def counters(voucher: Any) -> dict[str, Any]:
@@ -429,7 +429,7 @@ def test_joining_manager_can_lock_orders(
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An order manager that joins nullable tables stops neither payment nor release."""
+    """An order manager that joins nullable tables stops no payment and no release."""
 
     class Joined(models.Manager[Any]):
         def get_queryset(self) -> Any:
@@ -460,7 +460,7 @@ def test_late_money_leaves_order_cancelled(
     world: World,
     payment: Payment,
 ) -> None:
-    """Money for an order that was given up opens a review."""
+    """Money for a released order opens a review."""
     world.a_day_passes()
     assert Order.objects.get().status == "Cancelled"
     world.pays_late(payment)
@@ -470,7 +470,7 @@ def test_late_money_leaves_order_cancelled(
     assert (order.status, order.sources.count()) == ("Cancelled", 0)
 
 
-# What the staff does ------------------------------------------------------------------------------
+# Actions of staff ---------------------------------------------------------------------------------
 
 
 def test_cancelled_order_starts_no_payment(
@@ -493,7 +493,7 @@ def test_order_marked_paid_is_left_alone(
     world: World,
     payment: Payment,
 ) -> None:
-    """An order that staff marked paid is neither charged nor given up."""
+    """An order that staff marked paid is not charged or released."""
     get_class("order.processing", "EventHandler")().handle_order_status_change(
         Order.objects.get(),
         "Paid",

@@ -85,7 +85,7 @@ class Bought:
         )
 
     def events(self) -> list[tuple[Decimal, dict[str, int]]]:
-        """Return the refunds in Oscar's events: the money, and how many of which line."""
+        """Return the refunds in Oscar's events: the money, and the quantity of each line."""
         written = self.order.payment_events.filter(event_type=refund_event_type()).order_by("pk")
         return [
             (event.amount, {one.line.title: one.quantity for one in event.line_quantities.all()})
@@ -96,7 +96,7 @@ class Bought:
         return list(self.order.notes.order_by("pk").values_list("message", flat=True))
 
     def refunded_amount(self) -> Decimal:
-        """Return how much went back, of which the gateway and the shop hold the same."""
+        """Return the refunded amount, which is the same at the gateway and in the shop."""
         told = self.world.shop.refunded(self.order.number)
         assert told == self.world.refunded_amount(self.payment)
         return told
@@ -302,7 +302,7 @@ def test_lines_being_refunded_are_counted(
 
 
 def test_line_shares_ignore_host_precision() -> None:
-    """The shares of a line add up whatever decimal precision the host uses."""
+    """The shares of a line add up with any decimal precision of the host."""
     line = SimpleNamespace(line_price_incl_tax=Decimal("1234567.89"), quantity=7)
     with decimal.localcontext() as context:
         context.prec = 6
@@ -311,7 +311,7 @@ def test_line_shares_ignore_host_precision() -> None:
 
 
 def test_concurrent_line_refund_tells_one_person(bought: Bought) -> None:
-    """Two people refund the same line at once, and one of them is told."""
+    """Two clerks refund the same line simultaneously, and one of them gets a message."""
     pot = bought.pot
     done = together(*[lambda: bought.ask(Decimal("5.00"), {pot: 1}).status] * 2)
     assert sorted(isinstance(one, InvalidPaymentEvent) for one in done) == [False, True], done
@@ -320,7 +320,7 @@ def test_concurrent_line_refund_tells_one_person(bought: Bought) -> None:
 
 
 def test_i5_concurrent_excess_sends_one_refund(bought: Bought) -> None:
-    """Two refunds that are too much together are asked for at once."""
+    """Two simultaneous refunds are too much together."""
     done = together(*[lambda: bought.ask(Decimal("20.00")).status] * 2)
     assert sorted(isinstance(one, PaymentError) for one in done) == [False, True], done
     assert bought.refunded_amount() == Decimal("20.00")
@@ -603,7 +603,7 @@ def test_refunded_order_refuses_other_statuses(
 
 
 def test_disputed_order_is_not_shipped(bought: Bought) -> None:
-    """The goods of an order whose money the bank has asked back stay in the shop."""
+    """The goods of a disputed order stay in the shop."""
     ours = shop.order_state("oscar", bought.order.number)
     assert ours is not None
     assert ours.paid_by is not None

@@ -1,5 +1,5 @@
 """The shop's own ways through its statuses: by its pipeline, by the staff's hand, and by code that
-saves what it has read long ago.
+saves rows read long ago.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def also_when_cancelled(
 
 
 def unseen(status: str, payment: Payment) -> str:
-    """Return the note on an order whose status was changed by who had read it before it was
+    """Return the note on an order after a status change from a page that was read before it was
     paid.
     """
     said = (
@@ -159,7 +159,7 @@ def test_reallocated_stock_is_released_after_moves(
     monkeypatch: pytest.MonkeyPatch,
     then: str,
 ) -> None:
-    """Given up, marked paid by hand since the money came otherwise, moved on, and taken back after
+    """Released, marked paid by hand since the money came otherwise, moved on, and taken back after
     all.
     """
     monkeypatch.setattr(Order, "pipeline", {**Order.pipeline, "Shipped": (then,)})
@@ -252,7 +252,7 @@ def test_reopened_expired_order_stays_unpayable(
     shopper: Shopper,
     payment: Payment,
 ) -> None:
-    """The page of an order that was given up and reopened by hand says so."""
+    """The page of an order that was released and reopened by hand says so."""
     world.a_day_passes()
     home = shopper.get("/checkout/thank-you/")["Location"]
     moves("Pending payment")
@@ -346,7 +346,7 @@ def test_late_paid_order_reallocates_its_stock(
     shopper: Shopper,
     product: Make,
 ) -> None:
-    """An order that was given up and then paid also takes its voucher again."""
+    """An order that was released and then paid also takes its voucher again."""
     tea = product("10.00", stock=2)
     voucher = buys_with_voucher(shopper, tea, 2)
     before = (
@@ -427,7 +427,7 @@ def test_late_paid_order_names_missing_products(
     shopper: Shopper,
     product: Make,
 ) -> None:
-    """It says what was sold or deleted in the meantime."""
+    """It names the goods that were sold or deleted in the meantime."""
     tea, pot, cup = (
         product("10.00", "Tea", stock=2),
         product("20.00", "Pot"),
@@ -471,7 +471,7 @@ def test_marked_paid_order_reallocates_stock_once(
     product: Make,
     move: Callable[[str], None],
 ) -> None:
-    """An order that was given up and marked paid by hand also takes its voucher again."""
+    """An order that was released and marked paid by hand also takes its voucher again."""
     voucher = buys_with_voucher(shopper, product("10.00"), 2)
     world.a_day_passes()
     move("Pending payment")
@@ -545,7 +545,7 @@ def test_late_paid_order_names_handler_releases(
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It says what the shop's own handler had released."""
+    """It names the stock that the shop's own handler had released."""
     also_when_cancelled(monkeypatch, lambda handler, order: handler.cancel_stock_allocations(order))
     moves("Cancelled")
     world.a_day_passes()
@@ -563,7 +563,7 @@ def test_unmarked_paid_order_releases_stock_again(
     payment: Payment,
     end: str,
 ) -> None:
-    """The order had been given up and marked paid by hand."""
+    """The order had been released and marked paid by hand."""
     world.a_day_passes()
     for status in ("Pending payment", "Paid"):
         moves(status)
@@ -599,11 +599,11 @@ def test_restored_status_survives_saving_again(
     assert Order.objects.get().status == "Shipped"
 
 
-# What was read long ago ---------------------------------------------------------------------------
+# Old reads ----------------------------------------------------------------------------------------
 
 
 def fields_of_admin(page: Any) -> dict[str, str]:
-    """Return what a browser would post from the form of Django's admin as it is."""
+    """Return the fields that a browser would post from the form of Django's admin."""
     fields: dict[str, str] = {}
     formsets = [inline.formset for inline in page.context["inline_admin_formsets"]]
     forms = [
@@ -725,7 +725,7 @@ def test_stale_held_order_is_left_paid(
     payment: Payment,
     new_status: str,
 ) -> None:
-    """It is neither cancelled nor made to wait for payment."""
+    """It is not cancelled or made to wait for payment."""
     moves("On hold")
     read = Order.objects.get()
     moves("Pending payment")
@@ -770,7 +770,7 @@ def test_order_with_money_is_not_cancelled(
     payment: Payment,
     page: str,
 ) -> None:
-    """An order whose money has arrived cannot be cancelled as unpaid."""
+    """An order with arrived money cannot be cancelled as unpaid."""
     world.shopper_pays(payment)
     world.notification(payment)
     Order.objects.update(status="Pending payment")  # by a statement of the shop's own
@@ -839,9 +839,7 @@ def types(status: str, **more: str) -> None:
 
 
 def admin_page() -> tuple[Client, str]:
-    """Return the browser of somebody who may do anything, and the page of the order in Django's
-    admin.
-    """
+    """Return the browser of a superuser, and the page of the order in Django's admin."""
     browser, boss = (
         Client(),
         User.objects.filter(username="boss").first()
@@ -929,7 +927,7 @@ def test_typed_paid_status_reallocates_and_confirms(
     world: World,
     payment: Payment,
 ) -> None:
-    """The order had been given up before staff typed the status."""
+    """The order had been released before staff typed the status."""
     world.a_day_passes()
     assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
     mail.outbox.clear()
@@ -988,7 +986,7 @@ def test_order_advanced_by_handler_stays_there(
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is downloaded is done once it is paid."""
+    """An order of downloads is done once it is paid."""
     steps = {
         "Pending payment": ("Paid", "Shipped", "Cancelled"),
         "Paid": (*after_paid, "Cancelled"),

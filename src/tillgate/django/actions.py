@@ -209,7 +209,7 @@ def take_action(
         raise ActionNotPossible(f"{action!r} does not resolve {review.reason!r}")
     if action == ReviewAction.DISMISS == _unfit(review):
         remedy = (
-            "ask again, or marks it as expired once its time is over, if nobody paid it or "
+            "ask again, or marks it as expired once its time is over, if it is unpaid or "
             "its money is settled elsewhere"
         )
         raise ActionNotPossible(f"its payment is open: {remedy}")
@@ -530,7 +530,7 @@ def _force_expire(review: Review, given: _Given) -> Done:
     assert review.payment is not None
     if not given.note:
         raise ActionNotPossible(
-            "a note must say how it is known that nobody paid, or where the money is settled",
+            "a note must say how it is known that it is unpaid, or where the money is settled",
         )
     newest = review.payment.reviews.latest("pk").pk
     # A second query: the staff's reading may be an hour old.

@@ -295,10 +295,10 @@ def check_mail() -> Found:
             "Set TILLGATE['REVIEW_MAIL_TO'] or MANAGERS, or look at “needs review” in the "
             "admin every day and silence this."
         )
-        yield _warning(1, "Nobody is mailed when a payment needs review.", hint)
+        yield _warning(1, "No mail is sent when a payment needs review.", hint)
     elif project.EMAIL_BACKEND in _SENDING_NOTHING and _is_for_shoppers():
         message = (
-            f"Nobody is mailed when a payment needs review: {project.EMAIL_BACKEND} sends "
+            f"No mail is sent when a payment needs review: {project.EMAIL_BACKEND} sends "
             "nothing, and all counts as mailed."
         )
         hint = (
@@ -537,7 +537,7 @@ def check_worker() -> Found:
     if last is None:
         yield _warning(
             9,
-            "The worker has never run: payments whose notification is lost would not be found.",
+            "The worker has never run: payments with a lost notification would not be found.",
             hint,
         )
     elif now - last > late:
@@ -567,7 +567,7 @@ def check_watched() -> Found:
     for plugin in sorted(set(watched.values_list("order__plugin", flat=True).distinct()) - known):
         message = (
             f"Payments are open for orders of plugin {plugin!r}, which is not loaded: "
-            "nobody could be told that they are paid."
+            "their events could not be delivered."
         )
         hint = f"{hooks.remedy_without(plugin)}, until its payments are settled."
         yield _error(9, message, hint[0].upper() + hint[1:])

@@ -149,7 +149,7 @@ _ALL = (
         "unknown_code",
         "damage",
         _CALLS,
-        "A ret_code that nobody knows, although the work is done.",
+        "An unknown ret_code, although the work is done.",
         ((22, "carrier"),),
     ),
     Fault(
@@ -228,14 +228,14 @@ _ALL = (
         "unknown_status",
         "damage",
         ("query",),
-        "A status word that nobody knows.",
+        "An unknown status word.",
         ((41, "query"),),
     ),
     Fault(
         "notification_forged",
         "moment",
         ("created",),
-        "A forged notification says success before anybody paid.",
+        "A forged notification says success before the payment.",
         ((67, "created"),),
     ),
     Fault(
@@ -298,7 +298,7 @@ _ALL = (
         "notification_duplicate",
         "moment",
         ("notification",),
-        "The notification is sent twice at once.",
+        "The notification is sent twice simultaneously.",
         ((63, "notification"),),
     ),
     Fault(

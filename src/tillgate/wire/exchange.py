@@ -563,7 +563,7 @@ def _text_of(value: object, longest: int) -> tuple[str | None, str]:
     if value is None or value == "":
         return None, ""
     if not isinstance(value, str):
-        return None, "is neither text nor a number"
+        return None, "is not text or a number"
     if len(value) > longest:  # it must fit into the column that stores it
         return None, f"is longer than {longest} characters"
     return value, ""

@@ -26,7 +26,7 @@ def new_reference(order_number: str | int) -> str:
     random characters.
     """
     if not isinstance(order_number, str | int):
-        raise InvalidRequest("order_number", order_number, "is neither text nor a whole number")
+        raise InvalidRequest("order_number", order_number, "is not text or a whole number")
     order_number = str(order_number)
     safe = _UNSAFE.sub("-", order_number.upper()).strip("-")[:_ORDER_LENGTH] or "ORDER"
     return f"{safe}-{''.join(secrets.choice(_BASE32) for _ in range(_RANDOM_LENGTH))}"

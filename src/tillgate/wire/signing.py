@@ -102,7 +102,7 @@ def _digest(text: str, token: str) -> str:
 def _fault(parameters: Mapping[Any, Any]) -> InvalidRequest:
     for name, value in parameters.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            return InvalidRequest(str(name), value, "is not text: sign what goes on the wire")
+            return InvalidRequest(str(name), value, "is not text: sign the texts of the request")
     return InvalidRequest(
         "parameters",
         ", ".join(parameters),

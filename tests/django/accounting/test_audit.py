@@ -848,7 +848,7 @@ def test_books_are_read_in_written_order(world: World) -> None:
             done_at=now,
             outcome="not-payable",
         )
-        assert "has not applied it (not-payable)" in only().there
+        assert "has not applied its event (not-payable)" in only().there
 
 
 # Others go on -------------------------------------------------------------------------------------

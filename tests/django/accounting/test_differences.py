@@ -192,7 +192,7 @@ def spoken(difference: Difference | None) -> tuple[str, ...] | None:
                 SHOWN,
                 "the gateway knows no such reference",
                 "run `manage.py tillgate doctor`: is it still the same merchant? A gateway may "
-                "also forget what is old",
+                "also forget old payments",
                 "",
             ),
         ),
@@ -469,7 +469,7 @@ def test_timeline_with_wrong_or_no_status() -> None:
             True,
             "not-recorded",
             f"{SHOWN}, and the order is paid by nothing",
-            "the shop was told of it and has applied it",
+            "the shop has applied its event",
         ),
     ],
 )
@@ -516,7 +516,7 @@ def test_payment_applied_to_order_paid_otherwise() -> None:
             "not-recorded",
             "S2",
             f"{SHOWN}, and the order is paid by S1",
-            "the shop was told of it and has applied it",
+            "the shop has applied its event",
             TELL_US,
             "",
         ),
@@ -540,7 +540,7 @@ def test_paid_payment_that_was_never_told() -> None:
         ("not-delivered", "S1", SHOWN, "nothing was ever queued to tell the shop", TELL_US, ""),
     ]
     refused = told(one, outcome="not-payable")
-    there = "the shop was told and has not applied it (not-payable), and no person knows"
+    there = "the shop has not applied its event (not-payable), and no person knows"
     shown = (
         "not-shown",
         "S1",
@@ -575,7 +575,7 @@ def test_an_outbox_event_that_waits() -> None:
     waits = told(one, done_at=None, outcome="", attempts=0, due_at=None)
     remedy = "repair the shop's code or its network, if it is that; the worker tries again"
     assert found(ledger(one, outbox_events=[waits])) == [
-        ("not-delivered", "S1", SHOWN, "the shop was not told yet", remedy, ""),
+        ("not-delivered", "S1", SHOWN, "the event is not delivered to the shop yet", remedy, ""),
     ]
     failing = told(one, done_at=None, outcome="", attempts=3, due_at=NOW, fault="x" * 201)
     there = f"the shop was not told in 3 attempts: {'x' * 200}"
@@ -715,7 +715,7 @@ def test_refund_the_shop_never_heard_of() -> None:
     assert about(refund=other) == [never]
     remedy = "repair the shop's code or its network, if it is that; the worker tries again"
     assert about(done_at=None) == [
-        ("not-delivered", "S1", here, "the shop was not told yet", remedy, ""),
+        ("not-delivered", "S1", here, "the event is not delivered to the shop yet", remedy, ""),
     ]
     queued = refund(one, status="queued")
     assert found(ledger(one, paid_by=one, refunds=[queued], outbox_events=[told(one)])) == []

@@ -40,7 +40,7 @@ needs_row_locks = pytest.mark.skipif(
 
 @contextmanager
 def hanging_handler(world: World, payment: Payment) -> Iterator[threading.Thread]:
-    """Let the gateway notify in a thread, whose handler asks an ERP that does not answer before the
+    """Let the gateway notify in a thread. Its handler asks an ERP that does not answer before the
     block ends.
     """
     manager = hooks.plugin_manager()
@@ -166,7 +166,7 @@ def undelivered(world: World, *, is_remote: bool = False) -> Payment:
 
 @needs_row_locks
 def test_page_does_not_await_hanging_handler(world: World) -> None:
-    """The page goes on by itself."""
+    """The page goes on without it."""
     payment = paid_at_the_gateway(world)
     with hanging_handler(world, payment):
         began = time.monotonic()

@@ -39,7 +39,7 @@ from tillgate.hooks import PaidOutcome, Payment, RemoteEvent
 
 @pytest.fixture
 def failing_shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """A shop whose handler writes and then raises, as long as the list holds something."""
+    """A shop with a handler that writes and then raises, as long as the list holds something."""
     faults: list[str] = ["the shop's database is away"]
     real = shop_plugin.tillgate_payment_paid
 
@@ -94,7 +94,7 @@ def test_orders_without_due_events_stay_unlocked(
 
 
 def test_missing_paid_hook_is_reported(world: World) -> None:
-    """A shop without the hook that marks orders paid is told so."""
+    """A shop without the hook that marks orders paid gets an error."""
     shop = hooks.plugin_manager().get_plugin("smallest-shop")
     hooks.plugin_manager().unregister(shop)
     forgetful = ModuleType("forgetful")
@@ -163,7 +163,7 @@ def test_outbox_events_wait_for_previous_one(
 
 
 class Mailer:
-    """A plugin that carries outbox events over the network, and fails as often as it is told."""
+    """A plugin that carries outbox events over the network, and fails as often as it should."""
 
     def __init__(self, failures: int = 0) -> None:
         self.failures, self.said = failures, ""
@@ -313,7 +313,7 @@ def test_shop_is_told_in_its_language(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The language of the request that brought the news does not matter."""
+    """The language of the notification's request has no effect."""
     heard: list[str | None] = []
     real = hooks.call_owner
 
@@ -329,7 +329,7 @@ def test_shop_is_told_in_its_language(
     assert set(heard) == {"en-us"}
 
 
-# What is written and told -------------------------------------------------------------------------
+# Writing and delivering ---------------------------------------------------------------------------
 
 
 def in_seconds(outbox_event: OutboxEvent) -> int | None:
@@ -776,7 +776,7 @@ def test_shop_hears_which_order_needs_review(world: World) -> None:
 
 
 def test_unpaid_order_reaches_its_own_shop(world: World) -> None:
-    """The shop that placed the order is told that it stays unpaid."""
+    """The shop that placed the order hears that it stays unpaid."""
     order = world.start(unregistered()).order
     rows.Payment.objects.update(status="failed")
     OutboxEvent.objects.create(
@@ -1099,8 +1099,8 @@ def test_i3_handler_swallowing_lost_transaction_reruns(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At a deadlock InnoDB rolls everything back, the order's lock included, and what follows would
-    be committed alone.
+    """At a deadlock InnoDB rolls everything back, the order's lock included, and the rest would be
+    committed alone.
     """
     real, told = hooks.call_owner, list[str]()
 
@@ -1110,7 +1110,7 @@ def test_i3_handler_swallowing_lost_transaction_reruns(
             told.append(hook)
             if len(told) == 1:
                 with connection.cursor() as cursor:
-                    cursor.execute("ROLLBACK")  # as the database would by itself
+                    cursor.execute("ROLLBACK")  # as the database would
         return answer
 
     monkeypatch.setattr(hooks, "call_owner", call_owner)
@@ -1144,8 +1144,8 @@ def test_i3_handler_swallowing_undone_write_reruns(
     monkeypatch: pytest.MonkeyPatch,
     hook: str,
 ) -> None:
-    """Django goes back to the savepoint without a word where a row could not be saved inside of it,
-    whoever caught the error.
+    """Django goes back to the savepoint silently where a row could not be saved inside of it, even
+    when the error is caught.
     """
     real, told = hooks.call_owner, list[str]()
 

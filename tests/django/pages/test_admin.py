@@ -1189,7 +1189,7 @@ def test_i2_staff_expires_payment_unknown_to_gateway(
     assert not world.shop.is_released(order)
     assert (
         action(boss, review, "mark-expired", note=" ")
-        == "a note must say how it is known that nobody paid, or where the money is settled"
+        == "a note must say how it is known that it is unpaid, or where the money is settled"
     )
     assert (
         action(boss, review, "mark-expired", note="not in the back office")

@@ -1,4 +1,4 @@
-"""Starting: what is sent and written, whom a second press gets, and what refuses in words."""
+"""Starting: the request and its row, the result of a second press, and the refusals."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def described(monkeypatch: pytest.MonkeyPatch) -> Describe:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[PaymentRequest]:
-    """What was asked of the gateway."""
+    """The requests to the gateway."""
     requests: list[PaymentRequest] = []
     real = hooks.pay
 
@@ -162,7 +162,7 @@ def test_return_page_uses_dialects_macros(
     configure: Callable[..., None],
     sent: list[PaymentRequest],
 ) -> None:
-    """Only what the account's dialect can fill in is asked for."""
+    """Only macros that the account's dialect can fill in are asked for."""
     configure({"DIALECT": Dialect(name="sparse", macros=("amount",))})
     begin(world, world.order())
     assert sent[0].callback_url.endswith("/?amount={amount}")
@@ -354,7 +354,7 @@ def test_second_press_reuses_open_payment(
 def test_i4_untold_paid_order_is_not_repaid(
     world: World,
 ) -> None:
-    """The shop has not been told yet, and later payments were begun."""
+    """The event is not delivered yet, and later payments were begun."""
     order = world.order()
     payments = [
         begin(world, order, method=method).payment for method in ("alipay", "paypal", "creditcard")
@@ -479,8 +479,8 @@ def test_ended_payment_has_no_live_page(world: World, status: str) -> None:
 
 
 def being_created(world: World, monkeypatch: pytest.MonkeyPatch) -> Payment:
-    """Return a payment whose creation another press has begun, and that may not be asked about: it
-    was just now.
+    """Return a payment that another press is creating, and that may not be queried: it was queried
+    just now.
     """
     with monkeypatch.context() as patch:
         refuse(patch, OutcomeUnknown("pay", "x", "time-out"))
@@ -608,7 +608,7 @@ def test_open_payment_survives_newer_insufficient_one(world: World) -> None:
     assert (again.payment, again.outcome) == (first, StartOutcome.REDIRECT)
 
 
-# What came of a creation.
+# The outcome of a creation.
 
 
 def test_possibly_sent_creation_is_watched(
@@ -648,7 +648,7 @@ def test_failed_creation_is_checked_later(
     error: Exception,
     outcome: StartOutcome,
 ) -> None:
-    """Its order is told unpaid in time."""
+    """The event about its unpaid order comes in time."""
     refuse(monkeypatch, error)
     started = begin(world, world.order())
     payment = world.fresh(started.payment)
@@ -1098,7 +1098,7 @@ def test_page_says_that_nothing_was_charged(world: World, monkeypatch: pytest.Mo
 
 def test_one_press_tries_after_a_rest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others of the same moment wait for its end, else a gateway that still hangs holds all
-    threads anew.
+    threads again.
     """
     with monkeypatch.context() as patch:
         hang(patch)
@@ -1121,9 +1121,7 @@ def test_one_press_tries_after_a_rest(world: World, monkeypatch: pytest.MonkeyPa
 
 
 def test_rest_of_last_night_refuses_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two creations hung hours ago, and since then nobody has pressed: two presses need no
-    trial.
-    """
+    """Two creations hung hours ago, without a press since then: two presses need no trial."""
     with monkeypatch.context() as patch:
         hang(patch)
         for _ in range(2):
@@ -1157,7 +1155,7 @@ def test_quick_errors_stop_no_sale(
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
 ) -> None:
-    """A gateway that says at once that it is busy holds no thread: the next shopper may try."""
+    """A gateway that says immediately that it is busy holds no thread: the next shopper may try."""
     with monkeypatch.context() as patch:
         refuse(patch, error)
         for _ in range(3):

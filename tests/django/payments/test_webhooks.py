@@ -1,5 +1,5 @@
-"""The address of an account: a gateway plugin verifies what comes there, and Tillgate believes only
-the answers to its queries (I7).
+"""The address of an account: a gateway plugin verifies its notifications, and Tillgate believes
+only the answers to its queries (I7).
 """
 
 from __future__ import annotations
@@ -313,7 +313,9 @@ def test_worker_finds_the_payment_of_a_dispute(
 
 
 def test_hanging_gateway_holds_no_webhook(world: World, toy: Toy, disputing: Disputing) -> None:
-    """Sixteen true disputes at once, while each question to the gateway hangs: all are answered."""
+    """Sixteen simultaneous true disputes, while each question to the gateway hangs: all are
+    answered.
+    """
     payments = [paid_at_toy(world, toy) for _ in range(16)]
     disputing.numbers |= {
         f"ch-{number}": payment.reference for number, payment in enumerate(payments)
@@ -538,7 +540,7 @@ def test_dispute_opens_review_until_it_ends(
     world: World,
     toy: Toy,
 ) -> None:
-    """The review of a paid payment opens at once."""
+    """The review of a paid payment opens immediately."""
     payment = paid_at_toy(world, toy)
     notified(world, payment.reference)
     toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.OPEN),)
@@ -562,7 +564,9 @@ def test_dispute_opens_review_until_it_ends(
 
 
 def test_review_at_gateway_holds_until_approved(world: World, toy: Toy) -> None:
-    """The order is paid at once; its review ends with that at the gateway, and blocks no refund."""
+    """The order is paid immediately; its review ends with that at the gateway, and blocks no
+    refund.
+    """
     payment = paid_at_toy(world, toy)
     toy.payments[payment.reference].manual_review = "rule"
     notified(world, payment.reference)
@@ -800,7 +804,7 @@ def numbered(toy: Toy) -> Iterator[Toy]:
 
 
 def lost_creation(world: World, toy: Toy) -> Payment:
-    """Return a payment whose creation got no answer, and which the shopper paid."""
+    """Return a payment that got no answer to its creation, and that the shopper paid."""
     toy.lost.add("pay")
     payment = world.start(world.order())
     assert payment.transaction_no is None

@@ -1,4 +1,4 @@
-"""Refunds: bounded, sent once, held when nobody knows."""
+"""Refunds: bounded, sent once, held when the outcome is unknown."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_i7_kept_refund_notification_is_acknowledged(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The worker tells the shop later if that is not possible at once."""
+    """The worker delivers the event later if that is not possible immediately."""
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "2.50")
@@ -365,7 +365,7 @@ def test_i7_unjudged_refund_notification_is_not_acknowledged(
 def test_i6_confirmed_refund_survives_missing_account(
     world: World,
 ) -> None:
-    """It is neither sent nor withdrawn while its account is away."""
+    """It is not sent or withdrawn while its account is away."""
     payment = world.paid_payment("12.50")
     refund = queued(payment)
     refund_notification(world, refund)
@@ -662,7 +662,7 @@ def failing(error: Exception) -> Callable[[RefundRequest], Any]:
 
 
 def queued(payment: Payment, amount: str = "2.50", **options: Any) -> Refund:
-    """Queue a refund whose process dies before it can send it."""
+    """Queue a refund, and let its process die before it can send it."""
     with transaction.atomic():
         refund = queueing.queue_refund(payment.pk, amount, **options)
         transaction.get_connection().run_on_commit.clear()
@@ -761,7 +761,7 @@ def test_impossible_refund_is_refused_in_words(
 def test_refused_refund_amount_is_explained(
     world: World,
 ) -> None:
-    """The refusal says what was refunded elsewhere or meanwhile, or what is too much."""
+    """The refusal names the money that was refunded elsewhere or before, or the excess."""
     payment = world.paid_payment()
     queueing.refund(payment.pk, "2.50")
     newest = Refund.objects.get().pk
@@ -805,7 +805,7 @@ def test_refused_refund_amount_is_explained(
 def test_refund_awaiting_review_is_retried_hourly(
     world: World,
 ) -> None:
-    """It waits until it is known what was refunded elsewhere."""
+    """It waits until the external refunds are known."""
     payment = world.paid_payment()
     refund = queued(payment)
     review = Review.objects.create(
@@ -1156,7 +1156,7 @@ def test_refund_unsent_on_commit_awaits_worker(
 
 
 def test_i12_no_refund_call_inside_transaction(world: World) -> None:
-    """Refunds are neither sent nor queried there."""
+    """Refunds are not sent or queried there."""
     refund = queued(world.paid_payment())
     actions: dict[str, Callable[[], object]] = {
         "refund": lambda: queueing.refund(refund.payment_id, "1.00"),
@@ -1240,7 +1240,7 @@ def test_i7_unreadable_notification_settles_no_refund(
 def test_i5_contradicted_refusal_blocks_further_refunds(
     world: World,
 ) -> None:
-    """It is told once, and a person must look before more is refunded."""
+    """One review opens, and staff must resolve it before more is refunded."""
     payment = world.paid_payment("40.00")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "30.00")
@@ -1318,7 +1318,7 @@ def test_notification_hastens_only_confirmed_refund(
     status: str,
     at_once: bool,
 ) -> None:
-    """It becomes due at once, but only if it is still waiting."""
+    """It becomes due immediately, but only if it is still waiting."""
     payment, later = world.paid_payment("12.50"), timezone.now() + timedelta(minutes=30)
     told, other = queued(payment), queued(payment)
     Refund.objects.update(due_at=later)
@@ -1625,7 +1625,7 @@ def test_i5_contradicted_refusal_survives_crash(
     monkeypatch: pytest.MonkeyPatch,
     error: type[BaseException],
 ) -> None:
-    """Staff are told even if the process ends after the commit."""
+    """A review opens even if the process ends after the commit."""
     payment = world.paid_payment("12.50")
 
     def refused(_: RefundRequest) -> Any:
@@ -1849,7 +1849,7 @@ def test_worker_follows_pending_refund_to_end(
     outcome: RefundOutcome,
     left: str,
 ) -> None:
-    """The shop is told the outcome."""
+    """The outcome is delivered to the shop."""
     refund = pending_refund(world, monkeypatch)
     asked = says(monkeypatch, None)
     world.time.advance(minutes=2)
@@ -2099,7 +2099,7 @@ def test_v3_list_finds_unanswered_refund(world: World) -> None:
 def test_v3_portal_refund_reaches_shop_once(
     world: World,
 ) -> None:
-    """Our own refund of the same payment is told beside it."""
+    """Our own refund of the same payment is reported beside it."""
     world.configure(V3)
     payment = world.paid_payment()
     queueing.refund(payment.pk, "2.50")

@@ -1,4 +1,4 @@
-"""What needs a staff: raised once while it is open, resolved once, and told to whom it concerns."""
+"""Reviews: opened once while the case is open, resolved once, and reported to the right shop."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_same_review_opens_once_per_payment(
 
 
 def test_account_review_opens_once_per_account(world: World) -> None:
-    """It does not matter which payment met the problem."""
+    """Any payment may meet the problem."""
     first, second = world.start(world.order()), world.start(world.order())
     raised = open_review(
         GONE, "Gone.", "worker", first, account="default", evidence={"reference": "r" * 501}
@@ -124,7 +124,7 @@ def test_i2_unwritten_review_raises_an_error(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A review that could not be stored does not count as told."""
+    """A review that could not be stored does not count as reported."""
     payment = world.start(world.order())
 
     def refused(*_: object, **__: object) -> None:
@@ -138,7 +138,7 @@ def test_i2_unwritten_review_raises_an_error(
 def test_shop_hears_of_order_reviews_only(
     world: World,
 ) -> None:
-    """The shop is not told of a failing outbox event."""
+    """The shop does not hear of a failing outbox event."""
     payment = world.paid_payment()
     outbox_event = OutboxEvent.objects.get()
     open_review(ReviewReason.DELIVERY_FAILING, "Failing.", "outbox", outbox_event)
@@ -254,7 +254,7 @@ def test_changed_gateway_answer_updates_open_review(
 
 
 def test_repeated_finding_without_answer_told_once(world: World) -> None:
-    """A finding that rests on no answer of the gateway is told once while it is open."""
+    """A finding that rests on no answer of the gateway is reported once while it is open."""
     payment = world.start(world.order())
     told = forged(payment)
     assert told
@@ -266,7 +266,7 @@ def test_repeated_finding_without_answer_told_once(world: World) -> None:
 def test_accepted_answer_is_not_told_again(
     world: World,
 ) -> None:
-    """It is told again only when there is more to say."""
+    """It is reported again only with new facts."""
     payment, other = world.paid_payment(), world.paid_payment()
     told = told_of(payment, "It is 12.49.")
     assert told
@@ -372,8 +372,8 @@ def test_i2_older_acceptance_does_not_silence_review(
 
 
 def test_concurrent_account_reviews_do_not_deadlock(world: World) -> None:
-    """InnoDB keeps a lock for each that was refused: whoever then asked for the row itself would
-    wait for the others.
+    """InnoDB keeps a lock for each that was refused: a transaction that then asked for the row
+    itself would wait for the others.
     """
 
     def raised(name: str) -> None:

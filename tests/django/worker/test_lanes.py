@@ -1,4 +1,4 @@
-"""Pauses: who rests, for how long, and when a person hears of it."""
+"""Pauses: the resting accounts, the duration, and the review."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_half_hour_silence_raises_review(
     has_review: bool,
     raised: bool,
 ) -> None:
-    """It raises none if staff are told of the cause in another way."""
+    """It opens none if staff learn the cause in another way."""
     rest("default", "time-out", has_review=False)
     assert not Review.objects.exists()
     world.time.advance(minutes=minutes)
@@ -166,7 +166,7 @@ def test_silence_restarts_after_three_unasked_hours(
 def test_query_after_notification_ends_silence(
     world: World,
 ) -> None:
-    """No review is raised if the gateway answered meanwhile."""
+    """No review opens if the gateway has answered since."""
     payment = world.start(world.order())
     rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
     world.time.advance(minutes=20)

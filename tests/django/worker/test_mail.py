@@ -1,4 +1,4 @@
-"""The owner's mail and alerts: what they say, who gets them, and what a failure of one leads to."""
+"""The owner's mail and alerts: texts, receivers, and the effect of a failure."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ SECRET = "a long secret of the owner"
 
 
 class Receiver:
-    """An address of the owner's, which keeps what it receives."""
+    """An address of the owner's, which keeps received messages."""
 
     def __init__(self) -> None:
         self.status, self.received = 200, list[tuple[dict[str, str], bytes]]()

@@ -1,4 +1,4 @@
-"""What is stored of a shopper, how long it is kept, and how it is exported and erased."""
+"""The stored data of a shopper: how long it is kept, and how it is exported and erased."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def traces() -> list[str]:
 
 @pytest.fixture
 def talkative(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gateway whose answers describe the shopper, and which refuses refunds in such words."""
+    """A gateway that describes the shopper in its answers, and in its refusals of refunds."""
     pay, query = hooks.pay, hooks.query
 
     def refuse(*_: Any) -> None:
@@ -87,7 +87,8 @@ def old(world: World, payment: Payment, days: int = 601) -> Order:
     return Order.objects.get(pk=payment.order_id)
 
 
-# What is stored -----------------------------------------------------------------------------------
+# Stored data
+# ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("talkative")
@@ -440,7 +441,7 @@ def test_unfinished_order_refuses_erasure(
     world: World,
     case: str,
 ) -> None:
-    """The error says what is still open."""
+    """The error names the open payment or refund."""
     payment = world.paid_payment()
     OPEN[case][0](payment)
     before = everything()

@@ -1,6 +1,4 @@
-"""The runner: it does each due row once, within bounds, whatever fails, hangs, is locked or
-dies.
-"""
+"""The runner: it does each due row once, within bounds, despite faults, hangs, locks and crashes."""
 
 from __future__ import annotations
 
@@ -63,7 +61,7 @@ def slow_time(monkeypatch: pytest.MonkeyPatch, seconds: list[float]) -> None:
 
 
 def lost_refund(world: World) -> Refund:
-    """Return a refund whose process ended while it sent."""
+    """Return a refund that was being sent when its process ended."""
     refund = queue(world.paid_payment())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hooks, "refund", crash)

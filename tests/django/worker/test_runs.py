@@ -1,4 +1,4 @@
-"""The worker: what is due is done once, whatever is slow, silent or dead."""
+"""The worker: due work is done once, past slow, silent or dead gateways and processes."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_ended_turn_leaves_rest_due(
 
 @pytest.mark.usefixtures("small_batches")
 def test_i3_parallel_workers_act_once_per_payment(world: World) -> None:
-    """Each payment is looked at once, and the shop is told once."""
+    """Each payment is polled once, and one event is delivered."""
     payments = many(world, 32)
     for payment in payments:
         world.shopper_pays(payment)
@@ -341,7 +341,7 @@ def test_quiet_payments_do_not_starve_others(
     monkeypatch: pytest.MonkeyPatch,
     configure: Callable[..., None],
 ) -> None:
-    """Payments that never bring news do not keep others from being looked at."""
+    """Payments without change do not keep others from being polled."""
     configure(POLL_CONNECTIONS=1)
     payments = many(world, 20)
     hopeless = {payment.reference for payment in payments[:8]}
@@ -541,9 +541,7 @@ def test_same_answer_keeps_review_open(world: World) -> None:
 
 
 def mismatched(world: World, count: int) -> list[Payment]:
-    """Return payments of which persons were told that the gateway has another amount; they are due
-    again.
-    """
+    """Return payments with a review about another amount at the gateway; they are due again."""
     payments = many(world, count)
     for payment in payments:
         world.shopper_pays(payment)
@@ -650,7 +648,7 @@ def test_charge_back_always_waits_for_staff(world: World) -> None:
 
 @contextmanager
 def held_by_a_hanging_transaction(orders: list[Order]) -> Iterator[None]:
-    """Let somebody hold orders, and this connection wait for a second at most."""
+    """Let another connection hold orders, and this one wait for a second at most."""
     is_held, is_over = threading.Event(), threading.Event()
 
     def hang() -> None:
@@ -935,7 +933,7 @@ def test_i2_never_answered_payment_opens_review(
     world.shopper_pays(lost)
     gateway[lost.reference] = unusable
     for _ in range(30):
-        world.start(world.order())  # of which the gateway tells
+        world.start(world.order())  # the gateway notifies of it
         world.run_worker()
         world.time.advance(minutes=15)
     assert world.reviews() == []
@@ -1051,7 +1049,9 @@ def test_i2_only_expired_payments_may_be_forgotten(
     configure: Callable[..., None],
     minutes: float,
 ) -> None:
-    """What a gateway loses while it can be paid may be paid, whatever it does with what is old."""
+    """A payment that a gateway loses while it can be paid may be paid, even at a gateway that
+    forgets expired ones.
+    """
     configure({"DIALECT": replace(REFERENCE, expired_is_forgotten=True)})
     order = world.order()
     payment = world.start(order)

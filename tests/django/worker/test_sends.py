@@ -20,7 +20,7 @@ from tillgate.testing.world import World
 
 
 def queued(payment: Payment, amount: str = "2.50") -> Refund:
-    """Queue a refund whose process dies before it can send it."""
+    """Queue a refund, and let its process die before it can send it."""
     with transaction.atomic():
         refund = queueing.queue_refund(payment.pk, amount)
         transaction.get_connection().run_on_commit.clear()

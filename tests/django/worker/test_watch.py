@@ -1,6 +1,4 @@
-"""The watch over the worker: a worker that is away, frozen or behind is told of by the web
-process.
-"""
+"""The watch over the worker: the web process reports a worker that is away, frozen or behind."""
 
 from __future__ import annotations
 
@@ -105,7 +103,7 @@ def test_blocked_events_open_no_review(world: World) -> None:
 def test_unsent_remote_event_is_reported(
     world: World,
 ) -> None:
-    """An event whose time has not come yet is not reported."""
+    """An event before its time is not reported."""
     payment = world.paid_payment()
     shop.enqueue_remote(
         payment.order.plugin,

@@ -55,7 +55,7 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             raise ConfigurationError(
                 "capture",
                 capture,
-                "is not possible: shoppers pay at once, and nothing is authorized only",
+                "is not possible: shoppers pay immediately, and nothing is authorized only",
             )
         self.method = method
 

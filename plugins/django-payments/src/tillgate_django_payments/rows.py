@@ -128,7 +128,7 @@ def _lines(row: Any) -> tuple[Goods, ...]:
     try:
         return tuple(_goods(item.name, item.quantity) for item in row.get_purchased_items())
     except Exception:  # noqa: BLE001  # the shop's own code may raise anything
-        _log.exception("what payment %s buys could not be read", row.pk)
+        _log.exception("the order of payment %s could not be read", row.pk)
         return ()
 
 

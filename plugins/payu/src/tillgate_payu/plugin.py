@@ -303,7 +303,7 @@ def tillgate_query_refund(
         path = f"{ORDERS}/{request.transaction_no}/refunds/{refund_no}"
         return _refunded(call, request, expect_success(call, ask(call, "GET", path)))
     if not request.refund_id:
-        raise AnswerNotUnderstood("a refund without number or id cannot be told from another")
+        raise AnswerNotUnderstood("a refund without number or id is not distinct from another")
     for one in _listed(call, request.transaction_no):
         if one.get("extRefundId") == request.refund_id:
             return _refunded(call, request, one)

@@ -77,7 +77,7 @@ def _answer(request: HttpRequest, name: str) -> Answer:
         raise NotTaken(
             400,
             "BODY",
-            "The body is empty: it is not known what is asked for, and nothing was done.",
+            "The body is empty: the request is unknown, and nothing was done.",
         )
     try:
         body = read_body(event, raw)

@@ -472,7 +472,7 @@ def tillgate_refund(account: Account, request: RefundRequest) -> Refunded:
     """
     intent = _intent_to_refund(account, request)
     if intent is None:
-        raise Refused("not_paid", "nobody has paid, so nothing can be refunded", 400)
+        raise Refused("not_paid", "it is not paid, so nothing can be refunded", 400)
     call = Call(account, "refund", request.reference)
     names = {"reference": request.reference, "refund_id": request.refund_id or ""}
     with call.errors():

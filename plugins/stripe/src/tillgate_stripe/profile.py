@@ -211,7 +211,7 @@ STRIPE: Final = GatewayProfile(
     options=(
         Option(
             name="statement_descriptor",
-            help="what the shopper's bank statement says, up to 22 characters; after the account's "
+            help="the text on the shopper's bank statement, up to 22 characters; after the account's "
             "own prefix for cards",
         ),
     ),

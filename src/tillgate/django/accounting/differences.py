@@ -254,7 +254,7 @@ def _what_to_do(kind: DifferenceKind | ReviewReason, payment: Payment) -> str:
     if kind is DifferenceKind.UNKNOWN_THERE:
         return (
             "run `manage.py tillgate doctor`: is it still the same merchant? A gateway may "
-            "also forget what is old"
+            "also forget old payments"
         )
     return f"{_ASK_NOW}: that puts it under “needs review”"
 
@@ -372,11 +372,7 @@ def _examine_outbox_event(ledger: OrderLedger, payment: Payment) -> Iterator[Dif
             there = "the shop has applied it" if is_applied else "the order is paid by it"
             yield _difference(DifferenceKind.DELIVERED_UNPAID, payment, here, there, _TELL_US)
     elif is_payer != is_applied:
-        there = (
-            "the shop was told of it and has applied it"
-            if is_applied
-            else "the shop has never applied it"
-        )
+        there = "the shop has applied its event" if is_applied else "the shop has never applied it"
         here += (
             ", and the order is paid by it"
             if is_payer
@@ -398,8 +394,7 @@ def _examine_outbox_event(ledger: OrderLedger, payment: Payment) -> Iterator[Dif
         )
     elif not held and not _is_refunded(ledger, payment):
         there = (
-            f"the shop was told and has not applied it ({outbox_events[-1].outcome}), and no "
-            "person knows"
+            f"the shop has not applied its event ({outbox_events[-1].outcome}), and no person knows"
         )
         yield _difference(
             DifferenceKind.NOT_SHOWN,
@@ -420,7 +415,7 @@ def _waiting(
     there = (
         f"the shop was not told in {outbox_event.attempts} attempts: {outbox_event.fault[:200]}"
         if outbox_event.attempts
-        else "the shop was not told yet"
+        else "the event is not delivered to the shop yet"
     )
     due = f" at {_time(outbox_event.due_at)}" if outbox_event.due_at else ""
     remedy = f"repair the shop's code or its network, if it is that; the worker tries again{due}"

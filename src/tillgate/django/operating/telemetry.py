@@ -61,7 +61,7 @@ class TelemetryObserver:
         return self._meter.create_counter(
             "tillgate.events",
             unit="{event}",
-            description="What happened to payments and refunds",
+            description="Changes of payments and refunds",
         )
 
     @cached_property

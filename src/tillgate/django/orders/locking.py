@@ -123,7 +123,7 @@ def shop_savepoint() -> Iterator[None]:
         yield
         if transaction.get_rollback(using=database()):
             raise transaction.TransactionManagementError(
-                "a failure of the database was swallowed, and what was written is undone",
+                "a failure of the database was swallowed, and the changes are undone",
             )
 
 

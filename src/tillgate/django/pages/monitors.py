@@ -107,7 +107,7 @@ class _Gauges:
         yield from (waiting, oldest)
         resting = GaugeMetricFamily(
             "tillgate_account_silent",
-            "1 for an account whose gateway does not answer",
+            "1 for an account without answers from its gateway",
             labels=["account"],
         )
         for account in found.resting:

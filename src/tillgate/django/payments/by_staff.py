@@ -50,7 +50,7 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
             raise InvalidRequest(
                 "review",
                 about.pk,
-                "was resolved by somebody else in the meantime",
+                "was resolved by another clerk in the meantime",
             )
         if more := _greater_claim(about, newest, open_rows):
             raise InvalidRequest(

@@ -22,7 +22,7 @@ def add_note(payment: Payment, text: str, *, staff: str) -> None:
     """
     note = storable(text.strip())
     if not note:
-        raise InvalidRequest("note", "", "is empty: write what your colleagues should know")
+        raise InvalidRequest("note", "", "is empty: write a note for your colleagues")
     if len(note) > LONGEST_NOTE:
         shown = f"{note[:40]}..."
         raise InvalidRequest("note", shown, f"is longer than {LONGEST_NOTE} characters")

@@ -35,7 +35,7 @@ def _list(name: str) -> list[str]:
 def _is_on(name: str) -> bool:
     value = os.environ.get(name, "").lower()
     if value not in ("1", "true", "yes", "on", "0", "false", "no", "off", ""):
-        raise ConfigurationError(name, value, "is neither true nor false")
+        raise ConfigurationError(name, value, "is not true or false")
     return value in ("1", "true", "yes", "on")
 
 
@@ -151,7 +151,7 @@ if _missing:
     raise ConfigurationError(
         "The environment",
         None,
-        "lacks what is required:\n"
+        "lacks required values:\n"
         + "\n".join(f"  {name}: {remedy}" for name, remedy in _missing.items()),
     )
 if len(SECRET_KEY) < _SHORTEST_KEY:

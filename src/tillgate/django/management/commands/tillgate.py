@@ -44,8 +44,8 @@ class Command(BaseCommand):
     """Look after payments: worker, audit, doctor, import, export, erasure, settlement check."""
 
     help = (
-        "Looks after payments: worker runs what is due, compares the ledger, and tells whether "
-        "all is well."
+        "Looks after payments: worker does due work, audit compares the ledger, and doctor tells "
+        "whether all is well."
     )
     # If a wrong setting elsewhere in the project stopped the worker, paid orders would stay unpaid;
     # the doctor reports all problems.

@@ -45,7 +45,7 @@ def add_arguments(parser: CommandParser) -> None:
     parser.add_argument(
         "--json",
         action="store_true",
-        help="one object: the period, what was compared, and the differences",
+        help="one object: the period, the compared rows, and the differences",
     )
 
 

@@ -44,7 +44,7 @@ def add_arguments(parser: CommandParser) -> None:
     parser.add_argument(
         "--skip",
         action="store_true",
-        help="leave out what the gateway does not confirm, and import the rest",
+        help="leave out payments that the gateway does not confirm, and import the rest",
     )
     parser.add_argument(
         "--apply",

@@ -23,7 +23,7 @@ from tillgate.django.payments.restores import note_restored
 def add_arguments(parser: CommandParser) -> None:
     """Add the options."""
     remedy = (
-        "the last moment whose changes the database has; if in doubt, the moment at which it "
+        "the last moment before the lost changes; if in doubt, the moment at which it "
         "served again; a day or a minute counts whole"
     )
     parser.add_argument(
@@ -42,8 +42,7 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     first = starts(options["since"], now)
     if first > now:
         raise CommandError(
-            f"--since {shown(first)}: lies ahead; give the last moment whose changes the database "
-            "has",
+            f"--since {shown(first)}: lies ahead; give the last moment before the lost changes",
         )
     since = _last(options["since"], now)
     try:

@@ -82,7 +82,7 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
         except DatabaseFault as error:
             raise CommandError(unusable(error)) from error
     voice.done(
-        _message(work_done) + ("; what is left is for the next worker run" if stop() else ""),
+        _message(work_done) + ("; the rest is for the next worker run" if stop() else ""),
     )
     if work_done.faults:
         for fault in work_done.faults:
