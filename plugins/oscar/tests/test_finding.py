@@ -104,6 +104,8 @@ def test_filter_lists_money_in_doubt(bought: Bought, ann: Client) -> None:
         reason=shop.ReviewReason.DISPUTED,
     )
     assert listed() == [order.number]
+    file = ann.get("/dashboard/orders/", {"in_doubt": "1", "response_format": "csv"})
+    assert "Paid (Disputed by the shopper's bank)" in file.content.decode()
     (review,) = shop.open_reviews("oscar")
     shop.close_reviews([review.id], "won")
     assert listed() == []
