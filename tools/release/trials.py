@@ -407,17 +407,11 @@ def _pretix(place: Place) -> Iterator[str]:
         )
     ours = [one for one in distributions() if one.name in ("tillgate", "tillgate-pretix")]
     wheels = [str(one.wheel(place.archives)) for one in ours]
-    asked = [
-        str(python),
-        "-m",
-        "pip",
-        "install",
-        "--dry-run",
-        "--quiet",
-        "--no-index",
-        "--disable-pip-version-check",
-    ]
-    place.run(*asked, *wheels, variables={"PIP_CONSTRAINT": ""})
+    # uv builds environments without pip: that of another one looks into them
+    place.run(sys.executable, "-m", "venv", str(place.folder / "venv"))
+    asked = ("python", "-m", "pip", "--python", str(python), "install", "--dry-run", "--quiet")
+    offline = ("--no-index", "--disable-pip-version-check")
+    place.run(*asked, *offline, *wheels, variables={"PIP_CONSTRAINT": ""})
     unpacked = place.folder / "wheels"
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:
