@@ -134,12 +134,18 @@ def test_doubly_paid_shop_yields_smallest_trace() -> None:
     # none of them was to blame
     assert set(given[given.index("--without") + 1].split(",")) == set(KINDS)
     replayed = simulate(*given, driver="proving.broken:PaidTwiceDriver")
-    assert said.splitlines()[-2] == replayed.splitlines()[-2]
+    # a slow machine shows its progress after them
+    first, again = (
+        [line for line in text.splitlines() if len(line) == 64] for text in (said, replayed)
+    )
+    assert first == again != []
 
 
 def test_reported_paid_allows_another_payment() -> None:
     """Its payment page is still open, and nobody is led on to it."""
-    nothing_else = "closings,crashes,credentials,currencies,errors,handlers,outages,sleeps,unusable"
+    nothing_else = (
+        "closings,crashes,credentials,currencies,errors,handlers,outages,sleeps,slow,unusable"
+    )
     said = simulate("--seed", "65", "--payments", "840", "--only", "777", "--without", nothing_else)
     assert "seed 65: 2 payments, 1 paid" in said
     assert "no violation" in said

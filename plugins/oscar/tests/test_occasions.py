@@ -249,6 +249,38 @@ def test_voucher_without_page_and_date_is_mailed(world: World, payment: Payment)
     assert "The payment service has shown you the voucher" in mail.outbox[0].body
 
 
+def test_voucher_paid_beside_a_card_is_mailed(world: World, payment: Payment) -> None:
+    """The order is paid once, staff review the second payment, and the shopper hears of it."""
+    finish(world, payment, voucher(world))
+    card = starting.start_payment(
+        "oscar",
+        payment.order.key,
+        method="paypal",
+        despite=[payment.reference],
+    ).payment
+    world.shopper_pays(card)
+    world.notification(card)
+    world.shopper_pays(payment)
+    world.money.release(payment.reference)
+    pass_time(world, hours=3)
+    assert world.reviews() == ["second-payment"]
+    assert Order.objects.get().status == "Paid"
+    assert subjects()[-1] == f"Two payments for your order {payment.order.key}"
+
+
+def test_phone_that_never_comes_back_is_mailed(world: World, payment: Payment) -> None:
+    """Nobody returns and no notification comes: the worker learns of the voucher, and mails it."""
+    world.money.hold(payment.reference, voucher(world))
+    pass_time(world, minutes=20)
+    assert VOUCHER in mail.outbox[0].body
+    pass_time(world, days=2.1)
+    assert len(mail.outbox) == 2
+    world.shopper_pays(payment)
+    world.money.release(payment.reference)
+    pass_time(world, hours=7)
+    assert Order.objects.get().status == "Paid"
+
+
 def test_order_pages_lead_to_the_voucher(world: World, shopper: Shopper, payment: Payment) -> None:
     """The shopper's own page has the link, and a stranger's only the date."""
     finish(world, payment, voucher(world))

@@ -29,7 +29,7 @@ TRANSFER_BY = {
     "en": "Make the bank transfer by December 20",
     "de": "Überweisen Sie den Betrag bis 20. Dezember",
     "ja": "12月20日までに銀行振込でお支払いください",
-    "ur": "20 دسمبر تک بینک ٹرانسفر کریں",
+    "ur": "دسمبر 20 تک بینک ٹرانسفر کریں",
 }
 
 
