@@ -103,23 +103,24 @@ def _later(kind: type[models.Model], shift: int, later: timedelta) -> dict[str, 
     number = F("pk") + shift if is_numbered else F("payment_id") + shift
     values: dict[str, Any] = {}
     for field in kind._meta.concrete_fields:
+        column = str(field.column)
         if field.primary_key:
             if is_numbered:
-                values[field.column] = number
+                values[column] = number
         elif field.is_relation:
-            values[field.column] = F(field.attname) + shift
+            values[column] = F(field.attname) + shift
         elif field.name in _NAMES:
             before, after = _NAMES[field.name]
             # seven digits, as `_name` writes them
             padded = Cast(number + 10_000_000, CharField())
             parts = [Value(before), Substr(padded, 2), Value(after)]
-            values[field.column] = Concat(*parts, output_field=CharField())
+            values[column] = Concat(*parts, output_field=CharField())
         elif isinstance(field, models.DateTimeField):
-            values[field.column] = F(field.name) + later
+            values[column] = F(field.name) + later
         elif isinstance(field, UUIDField):
-            values[field.column] = _uuid()
+            values[column] = _uuid()
         else:
-            values[field.column] = F(field.name)
+            values[column] = F(field.name)
     return values
 
 

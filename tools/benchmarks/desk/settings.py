@@ -4,6 +4,8 @@ second account.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tools.benchmarks.shop.settings import *  # noqa: F403
 from tools.benchmarks.shop.settings import INSTALLED_APPS as _APPS
 from tools.benchmarks.shop.settings import TEMPLATES as _TEMPLATES
@@ -29,7 +31,8 @@ TEMPLATES = [
         },
     },
 ]
-_ACCOUNT = _TILLGATE["ACCOUNTS"]["default"]
+_ACCOUNTS: Any = _TILLGATE["ACCOUNTS"]
+_ACCOUNT = _ACCOUNTS["default"]
 TILLGATE = {
     **_TILLGATE,
     "ACCOUNTS": {

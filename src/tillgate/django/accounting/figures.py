@@ -142,10 +142,11 @@ def figures(
         period = (bounds[first], bounds[end])
         payments = payments_between(*period).filter(sandbox=sandbox)
         refunds = refunds_between(*period).filter(payment__sandbox=sandbox)
-        for kind, rows, prefix in (
+        kinds: tuple[tuple[Kind, Any, str], ...] = (
             (Kind.PAYMENT, payments, ""),
             (Kind.REFUND, refunds, "payment__"),
-        ):
+        )
+        for kind, rows, prefix in kinds:
             names = (f"{prefix}method", f"{prefix}currency", "status")
             found = (
                 _added(rows, names, (days[first], bounds[first]), by_month=by_month)
