@@ -110,7 +110,7 @@ def test_reference_has_every_public_plugin_name() -> None:
     (page,) = shop.pages().values()
     for name in (*public.__all__, *http.__all__):
         assert re.search(rf"\n- `{name}\b|\n\| [^|]*`{name}`[^|]* \|", page), name
-    assert '\n- `close_order(plugin, order_key, *, actor="shop")`: Note that ' in page
+    assert '\n- `close_order(plugin, order_key, *, actor="shop", kept=Decimal(0))`: Note' in page
     assert "[`tillgate_deliver`](hooks.md#the-shops-side)" in page
 
 

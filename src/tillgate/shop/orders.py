@@ -32,8 +32,6 @@ __all__ = [
     "set_order_data",
 ]
 
-_NOTHING = Decimal(0)
-
 
 def open_order(
     plugin: str,
@@ -70,7 +68,7 @@ def close_order(
     order_key: str,
     *,
     actor: str = "shop",
-    kept: Decimal = _NOTHING,
+    kept: Decimal = Decimal(0),
 ) -> None:
     """Note that the shop cancelled an order: no payment starts, and open payments are still polled.
     Touches the database only.
