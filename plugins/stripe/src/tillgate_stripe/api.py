@@ -1,15 +1,14 @@
-"""Calls of Stripe's API by its own package over Tillgate's transport: one attempt, one deadline,
-and Tillgate's errors in place of Stripe's.
+"""Calls of Stripe's API over Tillgate's transport: one attempt, one deadline, and Tillgate's errors
+in place of Stripe's. Stripe's own package is not needed, whose versions frameworks pin.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn
-from urllib.parse import parse_qsl
-
-import stripe
+from typing import Any, Final
+from urllib.parse import urlencode
 
 from tillgate import Account, ConfigurationError, GatewayError, OrderNotFound, Refused
 from tillgate.gateways import http
@@ -24,14 +23,44 @@ was used for another request before.
 _MISSING: Final = "resource_missing"
 
 
+class Record(dict[str, Any]):
+    """An object of Stripe's answer, whose fields are attributes; a missing one raises
+    `AttributeError`.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def _recorded(found: Any) -> Any:
+    if isinstance(found, dict):
+        return Record({name: _recorded(one) for name, one in found.items()})
+    return [_recorded(one) for one in found] if isinstance(found, list) else found
+
+
+def _pairs(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield a value as Stripe's forms have it: `a[b][0]=c`."""
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _pairs(one, f"{name}[{key}]" if name else key)
+    elif isinstance(value, list | tuple):
+        for number, one in enumerate(value):
+            yield from _pairs(one, f"{name}[{number}]")
+    else:
+        yield name, str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def is_test_key(account: Account) -> bool:
     """Return whether the account's key moves play money."""
     return "_live_" not in account.token.get_secret_value()[:9]
 
 
 class Call(http.Call):
-    """One call of a hook: the client to call Stripe with, until the deadline. `refused_parameter`
-    is the one that Stripe refused last.
+    """One call of a hook, until the deadline. `refused_parameter` is the one that Stripe refused
+    last, and `version` that of the API by Stripe's last answer.
     """
 
     def __init__(self, account: Account, operation: str, reference: str, **more: Any) -> None:
@@ -48,18 +77,31 @@ class Call(http.Call):
             )
         super().__init__(account, operation, reference, **more)
         self.refused_parameter = ""
-        self.client = stripe.StripeClient(
-            account.token.get_secret_value(),
-            stripe_version=API_VERSION,
-            base_addresses={"api": account.base_url},
-            max_network_retries=0,
-            http_client=_Http(self),
-        )
+        self.version = ""
+
+    def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
+        """Return what is at a path."""
+        query = urlencode(list(_pairs(params or {})), safe="[]")
+        return self._exchange_record("GET", f"{path}?{query}" if query else path)
+
+    def post(self, path: str, params: Mapping[str, Any], key: str = "") -> Any:
+        """Create or change something. A repeated key has no second effect."""
+        return self._exchange_record("POST", path, dict(_pairs(params)), key)
+
+    def pages(self, path: str, params: Mapping[str, Any]) -> Iterator[Any]:
+        """Yield all that a list has, page by page."""
+        after: dict[str, str] = {}
+        while True:
+            page = self.get(path, {**params, **after})
+            yield from page.data
+            if not page.has_more or not page.data:
+                return
+            after = {"starting_after": page.data[-1].id}
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise errors without the frames of Stripe's package: their variables hold the key. An
-        answer that is not as documented proves nothing.
+        """Raise errors without the frames below, whose variables hold the key. An answer that is
+        not as documented proves nothing.
         """
         try:
             with self.reading():
@@ -81,16 +123,19 @@ class Call(http.Call):
         is_key = answer.status == 401
         return code, "Stripe does not know the key" if is_key else str(error.get("message") or "")
 
-    def exchange(
+    def _exchange_record(
         self,
         method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: str | None,
-    ) -> http.Answer:
-        """Send one request of Stripe's package, and return an answer that is a JSON object."""
-        form = None if body is None else dict(parse_qsl(body, keep_blank_values=True))
-        path = url.removeprefix(self.account.base_url)
+        path: str,
+        form: Mapping[str, str] | None = None,
+        key: str = "",
+    ) -> Any:
+        """Send one request, and return an answer that is a JSON object."""
+        headers = {
+            "Authorization": f"Bearer {self.account.token.get_secret_value()}",
+            "Stripe-Version": API_VERSION,
+            **({"Idempotency-Key": key} if key else {}),
+        }
         try:
             answer = self.send(
                 method,
@@ -105,41 +150,10 @@ class Call(http.Call):
                 raise self.unknown(f"HTTP {error.http_status}", error.http_status) from None
             raise
         try:
-            is_object = isinstance(answer.json(), dict)
+            found = json.loads(answer.body)
         except ValueError:
-            is_object = False
-        if not is_object:
+            found = None
+        if not isinstance(found, dict):
             raise self.unknown("the answer is no JSON object", answer.status)
-        return answer
-
-
-class _Http(stripe.HTTPClient):
-    """The way out for Stripe's package: its own clients know no deadline, and do not say whether a
-    request has left.
-    """
-
-    name = "tillgate"
-
-    def __init__(self, call: Call) -> None:
-        super().__init__()
-        self._call = call
-
-    def request(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str] | None,
-        post_data: Any = None,
-        *,
-        _usage: list[str] | None = None,
-    ) -> tuple[str, int, Mapping[str, str]]:
-        """Send one request."""
-        answer = self._call.exchange(method, url, headers or {}, post_data)
-        return answer.body.decode("utf-8", "replace"), answer.status, answer.headers
-
-    def request_stream(self, *_arguments: Any, **_options: Any) -> NoReturn:
-        """Refuse: no call streams."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Leave the connections open for the next call."""
+        self.version = answer.headers.get("stripe-version", "")
+        return _recorded(found)

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final
-
-import stripe
+from typing import Final
 
 from tillgate import Account, TillgateError, WrongCredentials
 from tillgate.hooks import Finding
@@ -106,7 +104,7 @@ def at_stripe(
     try:
         call = Call(account, "query", "the examination", seconds=seconds)
         with call.errors():
-            answer: Any = call.client.v1.checkout.sessions.list({"limit": 1})
+            call.get("/v1/checkout/sessions", {"limit": 1})
     except WrongCredentials as error:
         yield Finding(
             name="credentials",
@@ -119,7 +117,7 @@ def at_stripe(
         return
     mode = "a test key: play money" if is_test_key(account) else "a live key: real money"
     yield Finding(name="credentials", passed=True, finding=f"Stripe knows the key; it is {mode}")
-    version = answer.last_response.headers.get("stripe-version", "") if answer.last_response else ""
+    version = call.version
     is_right = version in ("", API_VERSION)
     said = (
         f"Stripe answers in version {version or 'unknown'}"
@@ -139,21 +137,19 @@ def _permissions(account: Account, seconds: float | None) -> Iterator[Finding]:
     """Make one request for each permission. Those that would write are incomplete: Stripe refuses
     them after it saw the key.
     """
-    nothing: Any = {}
-    needed: dict[str, Callable[[stripe.StripeClient], object]] = {
-        "Checkout Sessions: write": lambda client: client.v1.checkout.sessions.create(nothing),
-        "PaymentIntents: read": lambda client: client.v1.payment_intents.search(
-            {"query": "metadata['reference']:'none'", "limit": 1},
-        ),
-        "Charges and Refunds: write": lambda client: client.v1.refunds.create(nothing),
-        "Disputes: read": lambda client: client.v1.disputes.list({"limit": 1}),
+    query = {"query": "metadata['reference']:'none'", "limit": 1}
+    needed: dict[str, Callable[[Call], object]] = {
+        "Checkout Sessions: write": lambda call: call.post("/v1/checkout/sessions", {}),
+        "PaymentIntents: read": lambda call: call.get("/v1/payment_intents/search", query),
+        "Charges and Refunds: write": lambda call: call.post("/v1/refunds", {}),
+        "Disputes: read": lambda call: call.get("/v1/disputes", {"limit": 1}),
     }
     lacking = []
     for permission, request in needed.items():
         call = Call(account, "query", "the examination", seconds=seconds)
         try:
             with call.errors():
-                request(call.client)
+                request(call)
         except WrongCredentials:
             lacking.append(permission)
         except TillgateError:
@@ -175,9 +171,7 @@ def _endpoints(
     call = Call(account, "query", "the examination", seconds=seconds)
     try:
         with call.errors():
-            endpoints = list(
-                call.client.v1.webhook_endpoints.list({"limit": 100}).auto_paging_iter(),
-            )
+            endpoints = list(call.pages("/v1/webhook_endpoints", {"limit": 100}))
     except TillgateError:
         finding = (
             "the key may not list the webhook endpoints (permission Webhook Endpoints: "

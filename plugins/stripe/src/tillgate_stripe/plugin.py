@@ -7,14 +7,15 @@ the answer to a query moves a payment.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import logging
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, cast
-
-import stripe
-from stripe.params.checkout import SessionCreateParams, SessionRetrieveParams
+from typing import Any, Final
+from urllib.parse import quote
 
 from tillgate import (
     Account,
@@ -43,7 +44,7 @@ from tillgate.hooks import (
     hookimpl,
 )
 from tillgate_stripe import details, examination
-from tillgate_stripe.api import Call, is_test_key
+from tillgate_stripe.api import Call, Record, is_test_key
 from tillgate_stripe.profile import (
     DEFAULT_METHOD,
     LANGUAGES,
@@ -58,11 +59,13 @@ __all__: list[str] = []
 _log = logging.getLogger("tillgate")
 
 _REFUNDED: Final = "payment_intent.latest_charge.refunds"
-_EXPAND: Final = SessionRetrieveParams(expand=[_REFUNDED])
-_WITH_FEE: Final = SessionRetrieveParams(
-    expand=[_REFUNDED, "payment_intent.latest_charge.balance_transaction"],
-)
+_EXPAND: Final = {"expand": [_REFUNDED]}
+_WITH_FEE: Final = {
+    "expand": [_REFUNDED, "payment_intent.latest_charge.balance_transaction"],
+}
 _PAGE: Final = 100
+_SESSIONS: Final = "/v1/checkout/sessions"
+_ALL_REFUNDS: Final = "/v1/refunds"
 _SESSION_SECONDS: Final = 25 * 60 * 60
 """Longer than any session is open: one that is older and was attempted is in the search index."""
 _TOLERANCE_SECONDS: Final = 300
@@ -110,7 +113,7 @@ def tillgate_pay(
     key = f"tillgate-pay-{request.reference}"
     with call.errors():
         try:
-            session = call.client.v1.checkout.sessions.create(params, {"idempotency_key": key})
+            session = call.post(_SESSIONS, params, key)
         except Refused as error:
             refused = call.refused_parameter
             is_email = refused == "customer_email" or error.ret_code == "email_invalid"
@@ -118,9 +121,10 @@ def tillgate_pay(
                 raise
             # A mistyped address must not stop a sale; nothing was created, so another key is safe.
             bare = request.model_copy(update={"email": None, "shipping": None})
-            session = call.client.v1.checkout.sessions.create(
+            session = call.post(
+                _SESSIONS,
                 _session_params(account, bare),
-                {"idempotency_key": f"{key}-without-addresses"},
+                f"{key}-without-addresses",
             )
     if not session.url or session.amount_total is None:
         raise call.unknown("the session has no payment page, or no amount")
@@ -135,18 +139,18 @@ def tillgate_pay(
     )
 
 
-def _session_params(account: Account, request: PaymentRequest) -> SessionCreateParams:
+def _session_params(account: Account, request: PaymentRequest) -> dict[str, Any]:
     names = {"reference": request.reference}
     goods = ", ".join(f"{line.quantity} x {line.goods_name}" for line in request.goods_info)
     product: Any = {"name": (request.description or request.reference)[:_LONGEST_NAME]}
     if goods:
         product["description"] = goods[:_LONGEST_NAME]
-    params = SessionCreateParams(
-        mode="payment",
-        client_reference_id=request.reference,
-        metadata=names,
-        payment_intent_data={"metadata": names, "description": product["name"]},
-        line_items=[
+    params: dict[str, Any] = {
+        "mode": "payment",
+        "client_reference_id": request.reference,
+        "metadata": names,
+        "payment_intent_data": {"metadata": names, "description": product["name"]},
+        "line_items": [
             {
                 "quantity": 1,
                 "price_data": {
@@ -157,20 +161,20 @@ def _session_params(account: Account, request: PaymentRequest) -> SessionCreateP
             },
         ],
         # the shopper pays the order's own amount in its own currency
-        adaptive_pricing={"enabled": False},
-        success_url=request.callback_url.replace("{status}", "success"),
-        cancel_url=request.callback_url.replace("{status}", "cancelled"),
-        expires_at=int(time.time()) + request.timeout * 60,
-        locale=cast("Any", _language(request.language)),
-    )
+        "adaptive_pricing": {"enabled": False},
+        "success_url": request.callback_url.replace("{status}", "success"),
+        "cancel_url": request.callback_url.replace("{status}", "cancelled"),
+        "expires_at": int(time.time()) + request.timeout * 60,
+        "locale": _language(request.language),
+    }
     if request.method != DEFAULT_METHOD:
-        params["allowed_payment_method_types"] = [cast("Any", request.method)]
+        params["allowed_payment_method_types"] = [request.method]
     if options := METHOD_OPTIONS.get(request.method):
-        params["payment_method_options"] = cast("Any", {request.method: options})
+        params["payment_method_options"] = {request.method: options}
     if descriptor := account.options.get("statement_descriptor"):
         is_by_card = request.method in ("card", DEFAULT_METHOD)
         name = "statement_descriptor_suffix" if is_by_card else "statement_descriptor"
-        cast("Any", params["payment_intent_data"])[name] = descriptor
+        params["payment_intent_data"][name] = descriptor
     if to := request.shipping:
         address = {
             "line1": to.line1,
@@ -182,7 +186,7 @@ def _session_params(account: Account, request: PaymentRequest) -> SessionCreateP
         }
         known = {name: text for name, text in address.items() if text}
         shipping = {"name": to.name, "address": known}
-        cast("Any", params["payment_intent_data"])["shipping"] = shipping
+        params["payment_intent_data"]["shipping"] = shipping
     if request.email:
         params["customer_email"] = request.email
     return params
@@ -220,10 +224,10 @@ def tillgate_query(
 def _session(
     call: Call,
     transaction_no: str | None,
-    expand: SessionRetrieveParams = _EXPAND,
-) -> stripe.checkout.Session:
+    expand: Mapping[str, Any] = _EXPAND,
+) -> Any:
     if transaction_no and not transaction_no.startswith(_INTENT):
-        return call.client.v1.checkout.sessions.retrieve(transaction_no, expand)
+        return call.get(f"{_SESSIONS}/{quote(transaction_no, safe='')}", expand)
     ids = _of_intent(call, transaction_no) if transaction_no else _candidates(call)
     found = next(ids, None)
     if found is None:
@@ -231,7 +235,7 @@ def _session(
             f"is of {transaction_no}" if transaction_no else f"has the reference {call.reference}"
         )
         raise OrderNotFound("resource_missing", f"no Checkout Session {names}", 404)
-    return call.client.v1.checkout.sessions.retrieve(found, expand)
+    return call.get(f"{_SESSIONS}/{quote(found, safe='')}", expand)
 
 
 def _candidates(call: Call) -> Iterator[str]:
@@ -241,25 +245,24 @@ def _candidates(call: Call) -> Iterator[str]:
     Every session that may still be open is recent, and Stripe's list is complete; the index lags
     behind by a minute or so.
     """
-    sessions, since = call.client.v1.checkout.sessions, int(time.time()) - _SESSION_SECONDS
-    recent = sessions.list({"limit": _PAGE, "created": {"gte": since}})
+    since = int(time.time()) - _SESSION_SECONDS
     yield from (
         session.id
-        for session in recent.auto_paging_iter()
+        for session in call.pages(_SESSIONS, {"limit": _PAGE, "created": {"gte": since}})
         if session.client_reference_id == call.reference
     )
     quoted = call.reference.replace("\\", "\\\\").replace("'", "\\'")
     try:
-        intents = call.client.v1.payment_intents.search(
+        intents = call.get(
+            "/v1/payment_intents/search",
             {"query": f"metadata['reference']:'{quoted}'", "limit": 1},
         ).data
     except WrongCredentials:
         raise
     except Refused:  # merchants in India have no search
-        older = sessions.list({"limit": _PAGE, "created": {"lt": since}})
         yield from (
             session.id
-            for session in older.auto_paging_iter()
+            for session in call.pages(_SESSIONS, {"limit": _PAGE, "created": {"lt": since}})
             if session.client_reference_id == call.reference
         )
         return
@@ -269,26 +272,24 @@ def _candidates(call: Call) -> Iterator[str]:
 
 def _of_intent(call: Call, intent: str) -> Iterator[str]:
     """Yield the id of the session of a payment intent."""
-    listed = call.client.v1.checkout.sessions.list({"payment_intent": intent, "limit": 1})
+    listed = call.get(_SESSIONS, {"payment_intent": intent, "limit": 1})
     yield from (session.id for session in listed.data)
 
 
-def _transaction(call: Call, session: stripe.checkout.Session) -> Transaction:
+def _transaction(call: Call, session: Record) -> Transaction:
     if getattr(session, "livemode", None) is call.account.sandbox:
         raise AnswerNotUnderstood(
             "the session is in test mode and the account is live, or the other way round",
         )
     currency = (session.currency or "").upper()
-    intent = (
-        session.payment_intent if isinstance(session.payment_intent, stripe.PaymentIntent) else None
-    )
+    intent = session.payment_intent if isinstance(session.payment_intent, Record) else None
     status, word = _status(session, intent)
     units = session.amount_total
     if status is TransactionStatus.PAID and intent is not None:
         units = intent.amount_received
     charge = (
         intent.latest_charge
-        if intent is not None and isinstance(intent.latest_charge, stripe.Charge)
+        if intent is not None and isinstance(intent.latest_charge, Record)
         else None
     )
     return Transaction(
@@ -303,13 +304,13 @@ def _transaction(call: Call, session: stripe.checkout.Session) -> Transaction:
         refunds=_refunds(call, session, charge, currency),
         disputes=_disputes(call, session, charge, currency),
         manual_review=_manual_review(call, charge) if status is TransactionStatus.PAID else None,
-        **details.of_payment(session.to_dict(), status, sandbox=call.account.sandbox),
+        **details.of_payment(session, status, sandbox=call.account.sandbox),
     )
 
 
 def _status(
-    session: stripe.checkout.Session,
-    intent: stripe.PaymentIntent | None,
+    session: Record,
+    intent: Record | None,
 ) -> tuple[TransactionStatus, str]:
     if session.status == "expired":
         return TransactionStatus.CLOSED, "expired"
@@ -331,9 +332,9 @@ def _status(
 
 
 def _evidence(
-    session: stripe.checkout.Session,
-    intent: stripe.PaymentIntent | None,
-    charge: stripe.Charge | None,
+    session: Record,
+    intent: Record | None,
+    charge: Record | None,
 ) -> dict[str, Any]:
     """Return the evidence of an answer for the timeline: nothing about the shopper."""
     kept: dict[str, Any] = {
@@ -360,8 +361,8 @@ def _evidence(
 
 def _refunds(
     call: Call,
-    session: stripe.checkout.Session,
-    charge: stripe.Charge | None,
+    session: Record,
+    charge: Record | None,
     currency: str,
 ) -> tuple[ReportedRefund, ...] | None:
     """Return the refunds of a charge: none before there is one, and None where the answer does not
@@ -369,10 +370,10 @@ def _refunds(
     """
     if charge is None or not currency:
         return None if session.payment_intent else ()
-    listed, asked = charge.refunds, call.client.v1.refunds
+    listed = charge.refunds
     try:
         found = (
-            list(asked.list({"charge": charge.id, "limit": _PAGE}).auto_paging_iter())
+            list(call.pages(_ALL_REFUNDS, {"charge": charge.id, "limit": _PAGE}))
             if listed is None or listed.has_more
             else listed.data
         )
@@ -392,16 +393,15 @@ def _refunds(
 
 def _disputes(
     call: Call,
-    session: stripe.checkout.Session,
-    charge: stripe.Charge | None,
+    session: Record,
+    charge: Record | None,
     currency: str,
 ) -> tuple[ReportedDispute, ...]:
     if charge is None or not currency or not getattr(charge, "disputed", False):
         return ()
     page = details.page_of(_intent_id(session), sandbox=call.account.sandbox)
     try:
-        listed = call.client.v1.disputes.list({"charge": charge.id, "limit": _PAGE})
-        found = list(listed.auto_paging_iter())
+        found = list(call.pages("/v1/disputes", {"charge": charge.id, "limit": _PAGE}))
     except GatewayError as error:
         _log_unread(call, "disputes", error)
         # The charge says that it is disputed: until Stripe says more, all of it is at stake.
@@ -422,7 +422,7 @@ def _disputes(
             ),
             status=_dispute_status(one.status, charge),
             dispute_no=one.id,
-            respond_by=details.deadline_of(one.to_dict()),
+            respond_by=details.deadline_of(one),
             reason=details.text_of(getattr(one, "reason", None), 255),
             url=page,
         )
@@ -430,14 +430,14 @@ def _disputes(
     )
 
 
-def _manual_review(call: Call, charge: stripe.Charge | None) -> str | None:
+def _manual_review(call: Call, charge: Record | None) -> str | None:
     """Return Stripe's word for why Radar holds a charge for a review by hand, while that is open. A
     review that cannot be read may be open.
     """
     if charge is None or not isinstance(charge.review, str):
         return None
     try:
-        review = call.client.v1.reviews.retrieve(charge.review)
+        review = call.get(f"/v1/reviews/{quote(charge.review, safe='')}")
     except GatewayError as error:
         _log_unread(call, "manual_review", error)
         return "unread"
@@ -449,7 +449,7 @@ def _log_unread(call: Call, field: str, error: GatewayError) -> None:
     _log.warning("stripe: %s of %s cannot be read: %s", field, call.reference, error)
 
 
-def _dispute_status(word: str, charge: stripe.Charge) -> DisputeStatus:
+def _dispute_status(word: str, charge: Record) -> DisputeStatus:
     """Return the state of a dispute; a full refund answers an inquiry, though Stripe keeps its word
     for a while.
     """
@@ -458,7 +458,7 @@ def _dispute_status(word: str, charge: stripe.Charge) -> DisputeStatus:
     return _DISPUTES.get(word, DisputeStatus.OPEN)
 
 
-def _outcome(call: Call, refund: stripe.Refund) -> RefundOutcome:
+def _outcome(call: Call, refund: Record) -> RefundOutcome:
     try:
         return _REFUNDS[refund.status or ""]
     except KeyError:
@@ -476,15 +476,14 @@ def tillgate_refund(account: Account, request: RefundRequest) -> Refunded:
     call = Call(account, "refund", request.reference)
     names = {"reference": request.reference, "refund_id": request.refund_id or ""}
     with call.errors():
-        refund = call.client.v1.refunds.create(
+        refund = call.post(
+            _ALL_REFUNDS,
             {
                 "payment_intent": intent,
                 "amount": to_units(request.amount, request.currency),
                 "metadata": names,
             },
-            {"idempotency_key": f"tillgate-refund-{request.refund_id}"}
-            if request.refund_id
-            else {},
+            f"tillgate-refund-{request.refund_id}" if request.refund_id else "",
         )
     return _refunded(call, request, refund)
 
@@ -508,15 +507,13 @@ def _intent_to_refund(account: Account, request: RefundRequest) -> str | None:
         ) from None
 
 
-def _intent_id(session: stripe.checkout.Session) -> str | None:
-    return (
-        session.payment_intent.id
-        if isinstance(session.payment_intent, stripe.PaymentIntent)
-        else session.payment_intent
-    )
+def _intent_id(session: Record) -> str | None:
+    intent: Any = session.payment_intent
+    found: str | None = intent.id if isinstance(intent, Record) else intent
+    return found
 
 
-def _refunded(call: Call, request: RefundRequest, refund: stripe.Refund) -> Refunded:
+def _refunded(call: Call, request: RefundRequest, refund: Record) -> Refunded:
     return Refunded(
         reference=request.reference,
         amount=from_units(refund.amount, refund.currency.upper()),
@@ -536,14 +533,11 @@ def tillgate_query_refund(
     call = Call(account, "query", request.reference)
     with call.errors():
         if refund_no:
-            return _refunded(call, request, call.client.v1.refunds.retrieve(refund_no))
+            refund = call.get(f"{_ALL_REFUNDS}/{quote(refund_no, safe='')}")
+            return _refunded(call, request, refund)
         intent = _intent_id(_session(call, request.transaction_no))
         listed = (
-            call.client.v1.refunds.list(
-                {"payment_intent": intent, "limit": _PAGE},
-            ).auto_paging_iter()
-            if intent
-            else ()
+            call.pages(_ALL_REFUNDS, {"payment_intent": intent, "limit": _PAGE}) if intent else ()
         )
         found = next(
             (
@@ -576,7 +570,7 @@ def tillgate_close(
         session = _session(call, transaction_no)
         if session.status == "open":
             try:
-                session = call.client.v1.checkout.sessions.expire(session.id)
+                session = call.post(f"{_SESSIONS}/{quote(session.id, safe='')}/expire", {})
             except Refused:  # the shopper was quicker
                 session = _session(call, session.id)
     return bool(session.status == "expired")
@@ -626,18 +620,28 @@ def tillgate_read_notification(
 
 def _verify(account: Account, signature: str, body: bytes) -> None:
     for secret in account.webhook_secrets:
-        try:
-            # Without a tolerance: an old event that is rightly signed has another remedy.
-            stripe.WebhookSignature.verify_header(body, signature, secret.get_secret_value())
-        except (stripe.SignatureVerificationError, UnicodeDecodeError):
-            continue
-        return _expect_recent(signature)
+        if _is_signed(body, signature, secret.get_secret_value()):
+            return _expect_recent(signature)
     problem = (
         "is signed with none of the account's webhook_secrets"
         if account.webhook_secrets
         else "came, and the account has no webhook_secrets"
     )
     raise SignatureMismatch(f"a notification {problem}")
+
+
+def _is_signed(body: bytes, signature: str, secret: str) -> bool:
+    """Tell whether a header signs a body (docs.stripe.com/webhooks/signature), at whatever time: an
+    old event that is rightly signed has another remedy.
+    """
+    parts = [part.partition("=") for part in signature.split(",")]
+    signed_at = next((value for name, _equals, value in parts if name == "t"), "")
+    if not re.fullmatch(r"[0-9]{1,12}", signed_at):
+        return False
+    message = signed_at.encode() + b"." + body
+    expected = hmac.new(secret.encode(), message, hashlib.sha256).hexdigest().encode()
+    given = [value.encode() for name, _equals, value in parts if name == "v1"]
+    return any(hmac.compare_digest(one, expected) for one in given)
 
 
 def _expect_recent(signature: str) -> None:
