@@ -371,8 +371,10 @@ def test_mail_has_links_and_no_markup() -> None:
     Review.objects.update(facts={"detail": "<script>alert(1)</script> https://evil.example"})
     assert mail_reviews() == 1
     [sent] = mail.outbox
-    [(html, kind)] = sent.alternatives
+    assert isinstance(sent, mail.EmailMultiAlternatives)
+    [(content, kind)] = sent.alternatives
     assert kind == "text/html"
+    html = str(content)
     assert "<script>" not in html
     assert "&lt;script&gt;alert(1)" in html
     assert f'<a href="https://shop.example/admin/tillgate/review/{review.pk}/change/#' in html
