@@ -147,7 +147,9 @@ def _go_round(gateway_url: str, dialect: str, timeline: Timeline) -> None:
     for units in (250, 1000):
         refund = _refund(request, units, f"{shop.url}/ipn/refund")
         refunded = hooks.refund(account, refund)
-        timeline.add("shop -> gateway", f"refund {refund.amount}: {refunded.outcome}")
+        timeline.add(
+            "shop -> gateway", f"refund {refund.currency} {refund.amount}: {refunded.outcome}"
+        )
         shop.wait_for("/ipn/refund")
         timeline.add("gateway -> shop", "refund notification")
     try:

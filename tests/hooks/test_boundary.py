@@ -329,6 +329,7 @@ def test_details_that_are_right_pass(own_manager: Any) -> None:
         paid_with=PaidWith(method="card", brand="visa", last4="4242"),
         fee=Money("0.35", "USD"),
         net=Money("12.15", "USD"),
+        available_on=UNTIL,
         decline_reason=DeclineReason(code="insufficient_funds", text="no money"),
         next_step=NextStep(url=PAGE, until=UNTIL),
         dashboard_url=PAGE,

@@ -20,6 +20,7 @@ DETAILS = PaymentDetails(
     paid_with=PaidWith(method="card", brand="visa", last4="4242"),
     fee=Money(Decimal("0.61"), "USD"),
     net=Money(Decimal("11.89"), "USD"),
+    available_on=datetime(2026, 12, 7, tzinfo=UTC),
     decline_reason=DeclineReason(code="lost_card", text="The card was reported lost"),
     dashboard_url="https://gateway.example/payments/1",
     numbers=("ch_7",),
@@ -72,6 +73,7 @@ def test_summary_has_gateways_details(world: World) -> None:
         Money(Decimal("11.89"), "USD"),
         "https://gateway.example/payments/1",
     )
+    assert found.available_on == datetime(2026, 12, 7, tzinfo=UTC)
     assert found.numbers == (payment.reference, payment.transaction_no, "ch_7")
     assert found.decline_reason == "The card was reported lost (lost_card)"
     (dispute,) = found.disputes

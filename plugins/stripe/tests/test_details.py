@@ -148,6 +148,14 @@ def test_fee_and_net_are_exact(
     assert (found.fee, found.net) == (Money(fee, currency), Money(net, currency))
 
 
+def test_payout_day_is_known_once_paid(fake: FakeStripe, account: Account) -> None:
+    payment = paid(fake, account)
+    available = query(account, payment).available_on
+    assert available is not None
+    assert available > datetime.now(UTC)
+    assert query(account, opened(account)).available_on is None
+
+
 def test_fee_in_another_currency_is_left_out(fake: FakeStripe, account: Account) -> None:
     fake.settles_in = "eur"
     found = query(account, paid(fake, account))
@@ -335,6 +343,9 @@ PLACES: dict[str, Callable[[dict[str, Any], Any], None]] = {
     ),
     "moved": lambda session, odd: charge_in(session).update(balance_transaction=odd),
     "fee": lambda session, odd: charge_in(session)["balance_transaction"].update(fee=odd, net=odd),
+    "payout": lambda session, odd: charge_in(session)["balance_transaction"].update(
+        available_on=odd,
+    ),
     "currency": lambda session, odd: charge_in(session)["balance_transaction"].update(currency=odd),
     "error": lambda session, odd: session["payment_intent"].update(last_payment_error=odd),
     "action": lambda session, odd: session["payment_intent"].update(next_action=odd),

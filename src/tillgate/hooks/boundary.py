@@ -120,6 +120,7 @@ _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
         "paid_with": _one(PaidWith),
         "fee": _one(Money),
         "net": _one(Money),
+        "available_on": _TIME_OR_NONE,
         "decline_reason": _one(DeclineReason),
         "next_step": _one(NextStep),
         "numbers": (
@@ -180,6 +181,7 @@ _DETAILS: Final[Mapping[type, tuple[str, ...]]] = {
         "paid_with",
         "fee",
         "net",
+        "available_on",
         "decline_reason",
         "next_step",
         "dashboard_url",

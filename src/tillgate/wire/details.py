@@ -100,6 +100,7 @@ class PaymentDetails:
     paid_with: PaidWith | None = None
     fee: Money | None = None
     net: Money | None = None
+    available_on: datetime | None = None
     decline_reason: DeclineReason | None = None
     next_step: NextStep | None = None
     dashboard_url: str | None = None
@@ -115,6 +116,7 @@ class PaymentDetails:
             paid_with=answer.paid_with,
             fee=answer.fee,
             net=answer.net,
+            available_on=answer.available_on,
             decline_reason=declined
             and DeclineReason(
                 code=declined.code,
@@ -138,6 +140,7 @@ class PaymentDetails:
             "paid_with": self.paid_with and _fields(self.paid_with),
             "fee": self.fee and _fields(self.fee),
             "net": self.net and _fields(self.net),
+            "available_on": _as_json(self.available_on),
             "decline_reason": self.decline_reason and _fields(self.decline_reason),
             "next_step": self.next_step and _fields(self.next_step),
             "dashboard_url": self.dashboard_url,
@@ -154,6 +157,7 @@ class PaymentDetails:
             "paid_with": lambda found: PaidWith(**found),
             "fee": lambda found: Money(**found),
             "net": lambda found: Money(**found),
+            "available_on": _moment,
             "decline_reason": lambda found: DeclineReason(**found),
             "next_step": lambda found: NextStep(
                 url=found.get("url"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
@@ -459,10 +460,10 @@ class Transaction:
     such as a rule against fraud; None without such a review.
 
     The rest is for people, and moves no payment: `paid_with` names the card or wallet that paid,
-    `fee` and `net` are the gateway's part and the rest, in the payment's currency, and
-    `decline_reason` says why it was declined. `next_step` is the shopper's next step,
-    `dashboard_url` the gateway's own page about the payment, and `numbers` are further ids: staff
-    find it by each.
+    `fee` and `net` are the gateway's part and the rest, in the payment's currency, `available_on`
+    is when the rest can be paid out to the shop, and `decline_reason` says why it was declined.
+    `next_step` is the shopper's next step, `dashboard_url` the gateway's own page about the
+    payment, and `numbers` are further ids: staff find it by each.
     """
 
     reference: str
@@ -479,6 +480,7 @@ class Transaction:
     paid_with: PaidWith | None = None
     fee: Money | None = None
     net: Money | None = None
+    available_on: datetime | None = None
     decline_reason: DeclineReason | None = None
     next_step: NextStep | None = None
     dashboard_url: str | None = None

@@ -62,6 +62,7 @@ def test_payment_has_words_costs_and_customer(
         "Refunded": "0.00",
         "Fee": "0.61",
         "Net": "11.89",
+        "Available for payout": "2026-12-07 01:00:00",
         "Currency": "USD",
         "Status": "paid",
         "Reference": "A",

@@ -75,6 +75,7 @@ class Details(TypedDict):
     paid_with: PaidWith | None
     fee: Money | None
     net: Money | None
+    available_on: datetime | None
     decline_reason: DeclineReason | None
     next_step: NextStep | None
     dashboard_url: str | None
@@ -96,6 +97,7 @@ def of_payment(session: Json, status: TransactionStatus, *, sandbox: bool) -> De
         paid_with=(_paid_with(charge) or _taken(intent)) if is_chosen else None,
         fee=_money(moved, "fee", currency),
         net=_money(moved, "net", currency),
+        available_on=_time(moved.get("available_on")),
         decline_reason=None if has_attempt else _decline_reason(intent, charge),
         next_step=_next_step(intent) if status is TransactionStatus.PROCESSING else None,
         dashboard_url=page_of(number, sandbox=sandbox),

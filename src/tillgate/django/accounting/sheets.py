@@ -82,7 +82,8 @@ class Sheet:
                 [
                     *(_("Date"), _("Started"), _("Order"), _("Customer"), _("E-mail address")),
                     *(_("Paid with"), _("Amount"), _("Refunded"), _("Fee"), _("Net")),
-                    *(_("Currency"), _("Status"), _("Reference"), _("Transaction number")),
+                    *(_("Available for payout"), _("Currency"), _("Status")),
+                    *(_("Reference"), _("Transaction number")),
                     *(_("Account"), _("Test")),
                 ],
             ]
@@ -103,7 +104,8 @@ class Sheet:
             *(_time(one.status_since), _time(one.created_at), number_as_text(one.order.key)),
             *(customer.name, customer.email, words.paid_with(one.method, known.paid_with)),
             *(self._amount(one.amount, currency), self._amount(refunded, currency)),
-            *(self._cost(known.fee, currency), self._cost(known.net, currency), currency),
+            *(self._cost(known.fee, currency), self._cost(known.net, currency)),
+            *(_time(known.available_on) if known.available_on else "", currency),
             *(str(words.PAYMENT_STATUSES[one.status].label), one.reference),
             *(number_as_text(one.transaction_no), one.account, _("yes") if one.sandbox else ""),
         ]

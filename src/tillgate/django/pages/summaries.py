@@ -69,6 +69,7 @@ class PaymentSummary:
     used: PaidWith | None
     fee: Money | None
     net: Money | None
+    available_on: datetime | None
     decline_reason: str
     next_step: NextStep | None
     disputes: tuple[DisputeSummary, ...]
@@ -111,6 +112,7 @@ def summary_of(
         used=known.paid_with,
         fee=known.fee,
         net=known.net,
+        available_on=known.available_on,
         decline_reason=mask.text(declined_text(known.decline_reason)),
         next_step=known.next_step if payment.is_open else None,
         disputes=tuple(_dispute(one, payment, mask) for one in known.disputes),
