@@ -1,6 +1,4 @@
-"""The states of one world that were found, so kept that whether a new one is in any of them is
-quickly told.
-"""
+"""Keep the states that were found of one world, and tell quickly if a new one is in any of them."""
 
 from __future__ import annotations
 
@@ -9,7 +7,9 @@ from proving.simulation.exhaustion.small_world import Numbered
 __all__ = ["Found", "Stand"]
 
 Stand = tuple[tuple[str, int], ...]
-"""The number of the set of where each actor may stand; who is not there has nothing more to do."""
+"""The number of the set of places where each actor may stand; an absent actor has nothing more to
+do.
+"""
 _Bits = int
 """Some of the states that were found: a bit for each."""
 
