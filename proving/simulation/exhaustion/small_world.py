@@ -356,7 +356,7 @@ class SmallWorld(SimulatedWorld):
             database.execute("COMMIT")
 
     def is_momentous(self, before: World, after: World) -> bool:
-        """Tell if a step has made a change that lets the clock advance."""
+        """Tell whether a step has made a change that lets the clock advance."""
         places = [
             self.places[model._meta.db_table]
             for model in _MOMENTOUS
