@@ -1,5 +1,5 @@
-"""What the worker processes of test_celery.py run: this test project, on the database, the gateway
-and the queue of that test.
+"""The program of the worker processes of test_celery.py: this test project, on the database, the
+gateway and the queue of that test.
 """
 
 from __future__ import annotations

@@ -1112,8 +1112,8 @@ def test_doubtful_answer_closes_unknown_review(
     forgotten: Payment,
     found: Callable[..., None],
 ) -> None:
-    """Else no button would end it: it cannot be accepted while the payment is open, nor let expire
-    from there.
+    """Else no button would end it: the review cannot be dismissed while the payment is open, and
+    offers no force-expire.
     """
     found(amount=Decimal("10.00"))
     world.time.advance(hours=1)

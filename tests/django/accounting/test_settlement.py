@@ -1,5 +1,5 @@
-"""A settlement file against payments and refunds: what either side lacks, and what a bad file
-does.
+"""A settlement file against payments and refunds: the gaps on either side, and the effect of a bad
+file.
 """
 
 from __future__ import annotations
