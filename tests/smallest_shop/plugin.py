@@ -45,7 +45,7 @@ def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
 
 @hookimpl
 def tillgate_order_unpaid(order: Order) -> None:
-    """Cancel the order that nobody paid."""
+    """Cancel the unpaid order."""
     ShopOrder.objects.filter(pk=order.key, status="open").update(
         status="cancelled",
         times_released=F("times_released") + 1,
