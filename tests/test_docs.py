@@ -104,7 +104,7 @@ def headings(text: str) -> list[str]:
 
 
 def section(text: str, heading: str) -> str:
-    """Return what stands under a heading, down to the next one of its level or above."""
+    """Return the text under a heading, down to the next one of its level or above."""
     lines = text.splitlines()
     start = next(
         (
@@ -137,7 +137,7 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def entries(text: str) -> set[str]:
-    """Return what a text explains: its headings, the code that a paragraph or a list's line begins
+    """Return the entries of a text: its headings, the code that a paragraph or a list's line begins
     with, the first cells of tables.
     """
     leading = re.findall(r"^(?:- )?`([^`(]+)", prose(text), re.MULTILINE)
@@ -832,9 +832,7 @@ def test_sandbox_example_can_be_pasted(
 
 
 class Prompt(code.InteractiveConsole):
-    """Python's prompt, into which a person pastes a block line by line; what goes wrong is
-    raised.
-    """
+    """Python's prompt, into which a reader pastes a block line by line; an error is raised."""
 
     def paste(self, block: str) -> None:
         for line in [*block.splitlines(), ""]:

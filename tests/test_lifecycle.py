@@ -1,4 +1,4 @@
-"""The lifecycle: both tables, and what an answer means. Property tests name the invariant they
+"""The lifecycle: both tables, and the meaning of an answer. Property tests name the invariant they
 hold.
 """
 
@@ -84,7 +84,7 @@ def found(transaction: Transaction, asked_at: datetime = NOW) -> Found:
     return Found(transaction=transaction, asked_at=asked_at)
 
 
-# What can be known and heard, small enough that every combination is met.
+# Knowledge and answers, small enough that every combination is met.
 amounts = st.sampled_from([Decimal("12.50"), Decimal("12.49"), Decimal("0.01"), None])
 currencies = st.sampled_from(["USD", "usd", "CNY", None])
 transaction_numbers = st.sampled_from(["3001", "3002", None])
@@ -759,7 +759,9 @@ def test_open_payment_retries_in_two_minutes(
     since_minutes: int,
     looks: int,
 ) -> None:
-    """After no news it is tried again in two minutes, or at its next poll if that is sooner."""
+    """After an inconclusive answer it is tried again in two minutes, or at its next poll if that is
+    sooner.
+    """
     since, expires_at = (
         NOW - timedelta(minutes=since_minutes),
         NOW + timedelta(seconds=3600 if looks == 120 else looks),
@@ -1044,7 +1046,7 @@ def test_money_in_transit_arrives_or_fails(end: TransactionStatus) -> None:
     ids=["unknown word", "other amount", "other number", "not found"],
 )
 def test_odd_answer_leaves_money_in_transit(odd: Answer) -> None:
-    """What it says nothing of stays as it was, so that the time to pay does not run meanwhile."""
+    """Fields that it leaves out stay as they were, so the time to pay does not run on."""
     facts = replace(FACTS, transaction_no="3001", is_processing=True)
     decision = decide(facts, odd)
     assert (decision.status, decision.is_processing) == (PaymentStatus.PENDING, True)

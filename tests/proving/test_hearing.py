@@ -1,4 +1,4 @@
-"""The simulator's judge hears what a log prints in production, and finds a payer's name that is
+"""The simulator's judge reads the log as production prints it, and finds a payer's name that is
 stored.
 """
 
@@ -43,7 +43,7 @@ def judge() -> Iterator[Judge]:
 
 
 def verdict(judge: Judge) -> str:
-    """Return what the judge has to say of what it heard, or nothing."""
+    """Return the judge's verdict, or nothing."""
     if not judge.has_heard:
         return ""
     with pytest.raises(Violated) as caught:
