@@ -18,7 +18,7 @@ pytestmark = pytest.mark.saleor
 
 @pytest.fixture(scope="module")
 def shop(saleor: Saleor) -> Iterator[Shop]:
-    """Return the Saleor with what the kit needs of it."""
+    """Return the Saleor with everything that the kit needs."""
     shop = Shop(saleor)
     yield shop
     shop.close()
