@@ -1,4 +1,4 @@
-"""What becomes of the shop's row: once, forward only, under its lock, with the library's signal."""
+"""The changes of the shop's row: once, forward only, under its lock, with the library's signal."""
 
 from __future__ import annotations
 
@@ -402,7 +402,7 @@ def test_row_hidden_by_manager_gets_money(
 def test_double_payment_skips_success_page(
     world: World,
 ) -> None:
-    """The shopper is told about the second payment instead."""
+    """The shopper reads about the second payment instead."""
     payment = bill(variant="online")
     first, second = world.start(str(payment.pk)), world.start(str(payment.pk), "paypal")
     world.shopper_pays(first)
