@@ -142,9 +142,7 @@ class Views:
         )
 
     def _payment(self, r: Random) -> Payment:
-        """Draw a payment, one of them often, so that more notifications come for it than are
-        kept.
-        """
+        """Draw a payment, one of them often, to bring it more notifications than are stored."""
         return r.choice((*self.shop.payments, self.shop.open, self.shop.open, self.shop.open))
 
     def _said_of(self, r: Random, payment: Payment) -> dict[str, Any]:

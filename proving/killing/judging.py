@@ -40,9 +40,7 @@ def judge(world: World, key: str) -> None:
 
 
 def _is_paid(payment: Payment, transaction: Transaction | None) -> bool:
-    """Tell whether the gateway holds a payment to be paid, as Tillgate must by now (I1, I2, I9,
-    I10).
-    """
+    """Tell whether the gateway holds a payment as paid; Tillgate must agree (I1, I2, I9, I10)."""
     is_paid = transaction is not None and transaction.status == "paid"
     if transaction is not None and is_paid:
         assert payment.status == PaymentStatus.PAID, (

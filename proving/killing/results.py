@@ -1,5 +1,5 @@
-"""The results: a line of JSON for each kill, appended, so that a run that was cut off goes on where
-it was.
+"""The results: a line of JSON for each kill, appended, so an interrupted run continues at its last
+point.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ class Judge:
                 self._judge(order_id)
 
     def everything(self) -> None:
-        """Judge every order, so that a change which left no line is found as well."""
+        """Judge every order, to find a change that left no line as well."""
         self._hear()
         for order_id in Order.objects.order_by("pk").values_list("pk", flat=True):
             self._judge(order_id)

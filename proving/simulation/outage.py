@@ -1,4 +1,4 @@
-"""A gateway that is away for weeks: no query is answered and no notification comes, while people
+"""A gateway that is away for weeks: it answers no query and sends no notification, while shoppers
 pay at payment pages that are still open.
 
 Once it answers again, one worker run must make good every notification that was lost in all that
@@ -35,7 +35,7 @@ _OFTEN_COMES_BACK: Final = 0.5
 @dataclass(frozen=True)
 class Endured:
     """The outcome of an outage: payments that were open when it began, notifications lost, worker
-    runs in vain, and the effects of one worker run afterwards.
+    runs without effect, and the effects of one worker run afterwards.
     """
 
     seed: int

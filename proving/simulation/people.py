@@ -549,8 +549,8 @@ class People:
         )
 
     def _amount(self, review: Review, action: ReviewAction) -> Decimal | None:
-        """Return how much more the gateway has refunded than the ledger say, or how much there is
-        to give.
+        """Return how much more the gateway has refunded than the ledger says, or how much there is
+        to refund.
         """
         payment = review.payment
         if payment is None or action not in (

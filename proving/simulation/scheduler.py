@@ -30,14 +30,14 @@ _T = TypeVar("_T")
 
 
 class Actor:
-    """One process of the world: a request of a shopper, a notification that is carried, a worker, a
-    person of the staff.
+    """One process of the world: a request of a shopper, a notification on its way, a worker, a
+    member of the staff.
     """
 
     def __init__(self, name: str, story: str, chance: Random) -> None:
         self.name, self.story, self.chance = name, story, chance
         self.is_mortal = False
-        """It acts as a process of the shop, which may be killed; a person is not."""
+        """It acts as a process of the shop, which may be killed; shoppers and staff are not."""
         self.is_dead = False
         """The process has crashed: the clean-up at its end reaches neither the database nor the
         network.
@@ -93,15 +93,15 @@ class Scheduler:
         return self.seconds - _BEGINNING
 
     def time(self) -> float:
-        """Return the time, as the shop reads it; stands in for `time.time`."""
+        """Return the time, as the shop reads it; replaces `time.time`."""
         return self.seconds
 
     def monotonic(self) -> float:
-        """Return the time; stands in for `time.monotonic`."""
+        """Return the time; replaces `time.monotonic`."""
         return self.seconds
 
     def sleep(self, seconds: float) -> None:
-        """Stand in for `time.sleep`."""
+        """Replaces `time.sleep`."""
         self.pause(max(seconds, 0.0))
 
     # Actors ---------------------------------------------------------------------------------------

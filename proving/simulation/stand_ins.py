@@ -147,7 +147,7 @@ class _Chance:
 
 
 class _Inline:
-    """Stands in for a pool of threads: each task is done where it is submitted."""
+    """Replaces a pool of threads: each task is done where it is submitted."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -189,7 +189,7 @@ class _Adapter(GatewayAdapter):
 
 
 class _Handlers:
-    """Stand in for the shop's own functions, which they call."""
+    """Replaces the shop's own functions, and calls them."""
 
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
@@ -333,9 +333,7 @@ def _requests_in_one_go(scheduler: Scheduler) -> Iterator[None]:
 
 
 class _Mail:
-    """Stands in for a mail to the shop's owner, which the server may refuse, before it is sent or
-    after.
-    """
+    """Replaces a mail to the shop's owner, which the server may refuse, before it is sent or after."""
 
     def __init__(self, world: SimulatedWorld, subject: str, *_: Any, **__: Any) -> None:
         self._world, self._subject = world, subject

@@ -1,5 +1,5 @@
-"""A simulated world: a shop with Tillgate on a real database, the emulator's gateway, and people,
-in virtual time and one thread.
+"""A simulated world: a shop with Tillgate on a real database, the emulator's gateway, shoppers and
+staff, in virtual time and one thread.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ hours.
 """
 _LATE_SECONDS: Final = (60.0, 7200.0, 172_800.0)
 """How late the gateway's late notifications and late money come: each world has its own, and in
-some a person was quicker.
+some the staff were quicker.
 """
 _DAYS_OF_TROUBLE: Final = 4
 _DAYS_AWAKE: Final = 1.5
@@ -147,7 +147,7 @@ class SimulatedWorld:
         self._planned: list[Planned] = []
         self._busy_until, self._settled_at = 0.0, math.inf
 
-    # For the people of the world ------------------------------------------------------------------
+    # For shoppers and staff -----------------------------------------------------------------------
 
     def place_order(self, total: Decimal, story: str) -> str:
         """Place an order; nothing happens to the shop's own part of it."""

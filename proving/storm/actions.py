@@ -34,7 +34,7 @@ def is_worked() -> bool:
 
 
 def make_due(reference: str) -> None:
-    """Make a payment due now, so that the workers want it too."""
+    """Make a payment due now, to make the workers claim it too."""
     Payment.objects.filter(reference=reference).update(next_poll_at=timezone.now())
 
 

@@ -74,7 +74,7 @@ class Exploration:
     # Sets of where an actor may stand -------------------------------------------------------------
 
     def _closure(self, world: int, number: int) -> int:
-        """Return where an actor may stand once it has taken such steps as change nothing."""
+        """Return where an actor may stand after any steps that change nothing."""
         closure = self._closures.get((world, number))
         if closure is None:
             found, new = set(self._sets[number]), list(self._sets[number])

@@ -17,10 +17,9 @@ _Bits = int
 class Found:
     """The states of one world.
 
-    A state is in another when as much may still happen there, and everybody may stand there
-    wherever it may stand here. So those that it is in are those that all of this holds for: for
-    each actor, and for each set of where it may stand, the states in which it may stand in all of
-    that set are known as bits of one number.
+    A state is in another when as much may still happen there, and every actor may stand there
+    wherever it may stand here. To find these states, each actor and each set of its places has one
+    number, whose bits name the states in which the actor may stand in all of that set.
     """
 
     def __init__(self, sets: Numbered[frozenset[int]], gone: int) -> None:

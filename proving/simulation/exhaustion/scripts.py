@@ -1,8 +1,8 @@
 """A step's dialogue with the database, so a step need not be played where it would hear the same.
 
 An actor that hears the same does the same. Where a step has not been played, its statements are
-said once more, without the actor: as long as the answers are those that an actor has heard in such
-a step elsewhere, it would go on as it did there.
+repeated without the actor: as long as the answers equal those of a step played elsewhere, the actor
+would go on as it did there.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ _MOMENTOUS: Final = {Payment: ("id", "status"), Review: ("id",)}
 
 
 class Numbered(Generic[_Content]):
-    """Contents, such as a part of the world has had, by their numbers."""
+    """The contents that a part of the world has had, by their numbers."""
 
     def __init__(self) -> None:
         self._contents: list[_Content] = []
@@ -249,7 +249,7 @@ class SmallWorld(SimulatedWorld):
     def _worker(self) -> None:
         self.scheduler.seconds += _UNTIL_DUE
         self.stepping.script.is_whole = False  # no statement lets time pass
-        self.stepping.touched.add(GATEWAY)  # a notification may be due by now
+        self.stepping.touched.add(GATEWAY)  # a notification may be due after it
         self.people.process("worker", run_worker)
 
     def _refund(self) -> None:

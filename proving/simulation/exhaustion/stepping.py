@@ -241,7 +241,7 @@ class Stepping(Scheduler):
         return self._hear(lambda: datetime.fromtimestamp(self.seconds + ticks * _TICK, UTC))
 
     def monotonic(self) -> float:
-        """Return the time; stands in for `time.monotonic`."""
+        """Return the time; replaces `time.monotonic`."""
         return self._hear(lambda: self.seconds)
 
     def forget(self, answer: object) -> None:

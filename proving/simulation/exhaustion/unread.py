@@ -77,8 +77,7 @@ paid; no process reads these.
 """
 _NEW_ENTRY: Final = f'INSERT INTO "{TimelineEntry._meta.db_table}" '
 _KEPT: Final = datetime.min.replace(tzinfo=UTC)
-"""Stands in a row where a column is kept; a moment, which the driver's converters leave as it
-is.
+"""Marks a hidden column in a row; a moment, which the driver's converters leave as it is.
 """
 _COLUMN: Final = re.compile(r'"(\w+)"\."(\w+)"')
 _PUNCTUATION: Final = re.compile(r"\(|\)|, | FROM ")
