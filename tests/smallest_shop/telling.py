@@ -1,8 +1,8 @@
 """The smallest shop once more, for proofs only: it reports payments and refunds to others over the
 network, and slow money to the shopper.
 
-The smallest shop's own functions do the shop's work, even when others stand in their places.
-Reports are kept in files, which outlive their sender.
+The smallest shop's own functions do the shop's work, even when others replace them. Reports are
+kept in files, which outlive their sender.
 """
 
 from __future__ import annotations
