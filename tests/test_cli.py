@@ -1,4 +1,4 @@
-"""The command line: the output for people and scripts, and the exit status of a process."""
+"""The command line: the output for users and scripts, and the exit status of a process."""
 
 from __future__ import annotations
 

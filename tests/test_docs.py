@@ -150,8 +150,8 @@ def missing(names: Iterable[str], *texts: str) -> list[str]:
 
 
 def names_in_code(text: str) -> str:
-    """Return all that a page says in code for people to type or read, one piece a line; Python left
-    out.
+    """Return everything that a page shows in code for its readers to type, one piece a line; Python
+    left out.
     """
     return "\n".join(
         [
@@ -202,7 +202,7 @@ def test_module_pages_have_their_names(
 
 
 def test_errors_match_their_headings() -> None:
-    """Every error has a heading, and every such heading is an error."""
+    """Every error has a heading, and every heading of an error names one that exists."""
     assert set(headings(read("docs/reference/errors.md"))) == {"Errors", *tillgate.errors.__all__}
 
 
@@ -325,7 +325,7 @@ def explained_options(command: str) -> set[str]:
 
 
 def test_commands_match_their_headings() -> None:
-    """Every command has a heading, and every such heading is a command."""
+    """Every command has a heading, and every heading of a command names one that exists."""
     found = [
         heading.removeprefix("tillgate ")
         for heading in headings(read("docs/reference/cli.md"))

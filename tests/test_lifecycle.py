@@ -160,7 +160,7 @@ def test_i2_paid_answer_is_never_dropped(
     known: PaymentFacts,
     answer: Answer,
 ) -> None:
-    """A paid answer is either applied or raised for a person."""
+    """A paid answer is either applied or opens a review."""
     decision = decide(known, answer)
     if isinstance(answer, Found) and answer.transaction.status is TransactionStatus.PAID:
         assert decision.status is PaymentStatus.PAID or decision.review is not None
@@ -268,7 +268,7 @@ def test_an_open_payment_follows_the_gateways_word(word: str, status: PaymentSta
 
 @pytest.mark.parametrize("word", ["failed", "closed", "pending", "refunded"])
 def test_contradicted_paid_payment_stays_paid(word: str) -> None:
-    """The contradiction is raised for a person."""
+    """The contradiction opens a review."""
     decision = decide(replace(FACTS, status=PaymentStatus.PAID), found(said(word)))
     assert (decision.status, decision.review) == (
         PaymentStatus.PAID,
@@ -290,7 +290,7 @@ def test_deadline_itself_counts_as_expired() -> None:
 
 
 def test_unrecognised_status_waits_until_expiry() -> None:
-    """After expiry it is raised for a person."""
+    """After expiry it opens a review."""
     early, late = (
         decide(FACTS, found(said("settled"))),
         decide(FACTS, found(said("settled"), LATER)),
@@ -1109,7 +1109,7 @@ def test_dispute_needs_person_until_settled(
     refunded: str,
     case: str | None,
 ) -> None:
-    """It is settled once it is won or its loss is in the books."""
+    """It is settled once it is won or its loss is in the ledger."""
     known = replace(FACTS, status=PaymentStatus.PAID, refunded=Decimal(refunded))
     decision = decide(known, found(replace(PAID, disputes=(dispute(status),))))
     assert (decision.review, decision.facts.get("case")) == (

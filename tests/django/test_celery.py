@@ -82,7 +82,7 @@ class Workers:
                     "worker",
                     *options,
                 ]
-                # A session of its own, so that a test can kill a worker with its children.
+                # A session of its own lets a test kill a worker with its children.
                 self.processes.append(
                     subprocess.Popen(
                         command,

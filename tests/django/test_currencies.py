@@ -1,4 +1,4 @@
-"""Orders in currencies with no decimals, with two and with three: the amounts that people read and
+"""Orders in currencies with no decimals, with two and with three: the amounts that users read and
 type, and that move at the gateway.
 """
 

@@ -132,7 +132,7 @@ def test_judge_ignores_log_without_secret(judge: Judge) -> None:
 
 @pytest.mark.django_db
 def test_judge_finds_stored_payer_name(judge: Judge) -> None:
-    """It may stand in a text or in JSON."""
+    """It may be in a text or in JSON."""
     judge.of_personal_data()
     order = Order.objects.create(plugin="smallest_shop", key="1", created_at=timezone.now())
     line = TimelineEntry.objects.create(

@@ -69,7 +69,7 @@ class Failover:
     lost: str = ""
     """A payment that is begun and paid after the replica is cut off."""
     since: str = ""
-    """When the replica was cut off, to the minute, as people say it."""
+    """When the replica was cut off, to the minute."""
 
     def books(self) -> Any:
         """Return the shop's books."""

@@ -56,7 +56,7 @@ demo._prepare(sys.argv[1])
 
 
 OSCARS_OWN: Final = (
-    ".navbar",  # a form stands in a list of links
+    ".navbar",  # a form is in a list of links
     ".breadcrumb",  # grey on grey
     ".nav-tabs",  # a list of tabs without tabs
 )
@@ -119,8 +119,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 class Shop:
-    """The example shop as its visitors meet it. Every page is polled; every word of the console and
-    every request is heard.
+    """The example shop as its visitors meet it. The tests look at every page; they hear every word
+    of the console and every request.
     """
 
     def __init__(self, browser: Browser, running: Running, last_polled_at: set[str]) -> None:
@@ -154,8 +154,8 @@ class Shop:
         has_script: bool = True,
         **options: Any,
     ) -> Shopper:
-        """Let a visitor in; with an album, each page is kept as a picture. Pages without script
-        cannot be polled.
+        """Let a visitor in; with an album, each page is kept as a picture. The tests cannot look
+        into pages without script.
         """
 
         def look(page: Page, name: str) -> None:

@@ -1,6 +1,4 @@
-"""Payments of another plugin are imported whole, verified and once, so that they can be refunded
-here.
-"""
+"""Payments of another plugin are imported whole, verified and once, to be refundable here."""
 
 from __future__ import annotations
 

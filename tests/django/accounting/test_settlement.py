@@ -109,7 +109,7 @@ def test_bad_line_loses_no_other_line() -> None:
         (6, "amount", ""),
         (7, "fee", "1.2.3"),
     ]
-    assert not checked.differences  # B and C stand in the file, though unreadable
+    assert not checked.differences  # B and C are in the file, though unreadable
     assert checked.matched == 2
 
 

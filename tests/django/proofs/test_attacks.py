@@ -1,4 +1,4 @@
-"""The findings of people who attacked the app: each of these was broken once."""
+"""The findings of attacks on the app: each of these was broken once."""
 
 from __future__ import annotations
 

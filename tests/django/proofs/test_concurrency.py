@@ -411,7 +411,7 @@ def test_i3_copied_notifications_have_one_effect(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """50 payments with 16 simultaneous copies of each have exactly 50 effects."""
-    configure(NOTIFICATION_THROTTLE_SECONDS=0.05)  # so that several of the copies ask the gateway
+    configure(NOTIFICATION_THROTTLE_SECONDS=0.05)  # to let several of the copies query the gateway
     payments, copies = [world.start(world.order()) for _ in range(50)], 16
     for payment in payments:
         world.shopper_pays(payment)

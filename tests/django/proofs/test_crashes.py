@@ -31,7 +31,7 @@ MOST_POINTS = 80
 
 @pytest.fixture
 def carried(tmp_path: Path) -> Path:
-    """Where the lines go that are carried over the network."""
+    """Where the lines of remote events go."""
     file = tmp_path / "carried"
     file.touch()
     return file
