@@ -412,7 +412,7 @@ def test_foreign_reference_does_not_change_payment(
 def test_money_for_cancelled_payment_needs_review(
     world: World,
 ) -> None:
-    """A cancelled payment cannot be started, and its late money waits for a person."""
+    """A cancelled payment cannot be started, and its late money waits for staff."""
     payment = bill()
     way = way_of(payment)
     world.client.get(way)
@@ -432,7 +432,7 @@ def test_money_for_cancelled_payment_needs_review(
 def test_money_racing_cancellation_needs_review(
     world: World,
 ) -> None:
-    """Money that comes before the library writes the cancellation waits for a person."""
+    """Money that comes before the library writes the cancellation waits for staff."""
     payment = bill()
     world.client.get(way_of(payment))
     # the library goes on with `change_status`, unless the process dies

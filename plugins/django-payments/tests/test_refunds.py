@@ -451,7 +451,7 @@ def test_full_refund_excludes_refunds_under_way(
 def test_refund_leaves_row_waiting_elsewhere(
     world: World,
 ) -> None:
-    """The row is waiting for another provider by now."""
+    """The row already waits for another provider."""
     payment = bought(world)
     Payment.objects.update(status="waiting", variant="invoice")
     queueing.refund(attempt_of(payment).pk, "12.50")

@@ -298,7 +298,7 @@ def test_money_confirms_row_moved_elsewhere(
 
 
 def test_row_waiting_elsewhere_is_not_rejected(world: World) -> None:
-    """It is waiting for another provider by now."""
+    """It already waits for another provider."""
     payment = bill(variant="alipay")
     started(world, payment)
     Payment.objects.update(variant="invoice")

@@ -327,7 +327,7 @@ class SaleorDouble:
         return order
 
     def charge_by_another_app(self, source: Source, amount: Decimal) -> None:
-        """Take money for a source by another App of the same Saleor, such as a gift card's."""
+        """Take money for a source by another App of the same Saleor, for example a gift card's."""
         theirs, _ = self.initialize(source, f"another App's {amount}", {"method": "none of ours"})
         theirs.events = [Noted("CHARGE_SUCCESS", "theirs", amount, datetime.now(UTC))]
 

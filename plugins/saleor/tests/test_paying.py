@@ -1955,7 +1955,7 @@ def test_i4_abandoned_report_starts_no_payment(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
-    """An order is not charged again after staff gave up the report of its payment."""
+    """An order is not charged again after staff abandoned the report of its payment."""
     checkout = saleor.checkout(TOTAL)
     _, said = saleor.initialize(checkout, "first", DATA)
     given_up(saleor, world, said["pspReference"])
@@ -1971,7 +1971,7 @@ def test_refund_after_abandoned_report_leaves_nothing(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
-    """Saleor's books hold nothing of a refunded payment whose report staff withdrew."""
+    """Saleor's books hold nothing of a refunded payment whose report staff abandoned."""
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "first", DATA)
     given_up(saleor, world, said["pspReference"])
     queueing.refund(Payment.objects.get().pk, TOTAL, staff="ann")

@@ -105,7 +105,7 @@ def test_each_refusal_has_its_own_reference(
     paid: DoubleTransaction,
 ) -> None:
     """Saleor takes failures without a pspReference for one: the second request would seem to be
-    under way for ever.
+    under way without end.
     """
     answers = [saleor.request_refund(paid, amount)[1] for amount in (100.00, 100.00, 200.00)]
     answers += [saleor.request_charge(paid, 5.00)[1] for _ in range(2)] + [
@@ -244,7 +244,7 @@ def test_slow_refund_stays_pending_until_finished(
     world: World,
     paid: DoubleTransaction,
 ) -> None:
-    """The gateway accepts such a refund and finishes it later."""
+    """The gateway accepts a slow refund and finishes it later."""
     world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
     world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
     status, said = saleor.request_refund(paid, Decimal("5.00"))

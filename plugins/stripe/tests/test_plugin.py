@@ -871,4 +871,4 @@ def test_answer_is_about_requested_session(
     first, _ = paid(fake, account)
     _, second = created(account)
     found: Transaction = hooks.query(account, first.reference, transaction_no=second.transaction_no)
-    assert found.reference != first.reference  # the lifecycle holds such an answer (I1)
+    assert found.reference != first.reference  # the lifecycle holds this answer (I1)

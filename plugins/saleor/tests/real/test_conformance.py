@@ -38,8 +38,8 @@ def shop_driver(shop: Shop, live_server: Any, double: object, settings: Any) -> 
 
 
 class TestRealSaleor(Conformance):
-    """All scenarios, on checkouts. Saleor has no mutation that closes one, and gives up none
-    because of a report.
+    """All scenarios, on checkouts. Saleor has no mutation that closes one, and cancels none because
+    of a report.
     """
 
     declined: ClassVar = {
