@@ -48,7 +48,9 @@ def wait_for_port(port: int, seconds: float = _START_SECONDS) -> None:
 
 
 class Supervised:
-    """A command that starts again whenever it ends, until it is stopped; its output goes to a file."""
+    """A command that starts again whenever it ends, until it is stopped; its output goes to a
+    file.
+    """
 
     def __init__(
         self,

@@ -123,7 +123,9 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
 
 
 class _Chance:
-    """Replaces `secrets`, `random` and `uuid` in the simulation: the stream of the present actor."""
+    """Replaces `secrets`, `random` and `uuid` in the simulation: the stream of the present
+    actor.
+    """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -333,7 +335,9 @@ def _requests_in_one_go(scheduler: Scheduler) -> Iterator[None]:
 
 
 class _Mail:
-    """Replaces a mail to the shop's owner, which the server may refuse, before it is sent or after."""
+    """Replaces a mail to the shop's owner, which the server may refuse, before it is sent or
+    after.
+    """
 
     def __init__(self, world: SimulatedWorld, subject: str, *_: Any, **__: Any) -> None:
         self._world, self._subject = world, subject

@@ -1,4 +1,6 @@
-"""Any input from outside: never an error page, never rows without end, never a query too many (I7)."""
+"""Any input from outside: never an error page, never rows without end, never a query too many
+(I7).
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""The smallest shop: one model, one plugin. The tutorial "your own shop in ten minutes" builds it."""
+"""The smallest shop: one model, one plugin. The tutorial "your own shop in ten minutes" builds
+it.
+"""

@@ -1,4 +1,6 @@
-"""Shops and cores that are broken on purpose, each in one way, and the scenario that must catch it."""
+"""Shops and cores that are broken on purpose, each in one way, and the scenario that must catch
+it.
+"""
 
 from __future__ import annotations
 

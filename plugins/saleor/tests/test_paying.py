@@ -49,7 +49,9 @@ def run_worker(world: World) -> None:
 
 
 def half_paid(saleor: SaleorDouble, world: World) -> Source:
-    """Return a checkout whose cart had grown to twice as much when the old payment page was paid."""
+    """Return a checkout whose cart had grown to twice as much when the old payment page was
+    paid.
+    """
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "one", DATA)
     source.total = TOTAL * 2

@@ -436,7 +436,9 @@ def test_nothing_here_ever_answers_with_a_5xx(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Saleor would send the request again with an empty body, and then write a failure of its own."""
+    """Saleor would send the request again with an empty body, and then write a failure of its
+    own.
+    """
 
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("a fault of ours")

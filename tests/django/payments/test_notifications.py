@@ -1,4 +1,6 @@
-"""The traces of a notification: evidence within a bound, its counts, and the review of forged ones."""
+"""The traces of a notification: evidence within a bound, its counts, and the review of forged
+ones.
+"""
 
 from __future__ import annotations
 

@@ -239,7 +239,9 @@ def test_payment_is_found_by_transaction_number(
 
 
 class Disputing(Shop):
-    """The toy, whose notification of a dispute names neither a reference nor the payment's number."""
+    """The toy, whose notification of a dispute names neither a reference nor the payment's
+    number.
+    """
 
     def __init__(self, toy: Toy) -> None:
         super().__init__(toy)

@@ -322,7 +322,9 @@ class Storefront:
         )
 
     def ways_to_pay(self, checkout: str, amount: str | None = None) -> dict[str, Any]:
-        """Return the App's offers for a checkout, or for an amount of it that the storefront names."""
+        """Return the App's offers for a checkout, or for an amount of it that the storefront
+        names.
+        """
         answer = self.saleor.ask_as_shopper(
             documents.GATEWAYS,
             id=checkout,
