@@ -23,14 +23,16 @@ _TELLING: Final = ("--driver", "tests.smallest_shop.telling:TellingDriver")
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A module, its usual arguments, which those of the command line follow, and what it proves."""
+    """A module, its usual arguments, which those of the command line follow, and the promise that
+    it proves.
+    """
 
     about: str
     module: str
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     session: str = ""
-    """The nox session whose environment it needs, if that is another than the usual one."""
+    """The nox session with the environment that it needs, if not the usual one."""
 
     databases: tuple[str, ...] = ()
     """The databases that it runs on beside one another, unless TILLGATE_TEST_DATABASE names one."""
@@ -150,7 +152,7 @@ def _beside(calls: Sequence[Callable[[], int]]) -> int:
 
 
 def _steps() -> Iterator[tuple[str, Callable[[], int]]]:
-    """Yield what `all` does. Each proof goes on where its results end."""
+    """Yield the steps of `all`. Each proof goes on where its results end."""
     kept = {
         name: ("--results", f"{RESULTS}/{name}.jsonl")
         for name in ("simulation", "mutants", "chaos", "storm", "fuzz")

@@ -85,8 +85,8 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def results_file(text: str) -> Path:
-    """Read the name of a file that results are appended to; neither the file nor its folder needs
-    to exist.
+    """Read the name of a file for appended results; neither the file nor its folder needs to
+    exist.
     """
     path = Path(text)
     if path.is_dir():

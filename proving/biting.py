@@ -1,8 +1,8 @@
 """`python -m proving mutants`: does the simulator bite? Shops and cores that are broken on purpose,
-and how many payments it takes to notice.
+and how many payments the simulator needs to find the fault.
 
 The mutants are those of the conformance kit, which catches each of them, and a few that only the
-simulator can notice. One that it does not notice is said to be so.
+simulator can catch. Of a mutant that it does not catch it says so.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def main() -> int:
             f"{', '.join(one.name for one in mutants)}",
         )
     origin, missed = {"commit": source_commit(Path.cwd()), "python": platform.python_version()}, 0
-    # Each in a process of its own: what one leaves behind, an open transaction for instance, must
-    # not be what the next is noticed by.
+    # Each in a process of its own: leftovers of one, an open transaction for instance, must not
+    # reveal the next.
     with get_context("spawn").Pool(1, _prepare, maxtasksperchild=1) as processes:
         looks = processes.imap(
             partial(_noticed, orders=given.orders, most=given.payments),
@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def _prepare() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its starter ends it
     django.setup()
     from django.core.management import call_command
 
@@ -127,7 +127,7 @@ def _noticed(name: str, orders: int, most: int) -> dict[str, Any]:
                 Exception
             ) as fault:  # however it shows: a violated invariant, or a guard that raised
                 if misfits(str(fault)):
-                    raise  # what cannot be called as what it replaces is noticed for nothing
+                    raise  # a changed signature would be caught for nothing
                 said = next(iter(str(fault).splitlines()), "")[:120]
                 return {
                     "noticed": said or type(fault).__name__,

@@ -46,7 +46,7 @@ class HopefulDriver(Broken):
 
 
 class ForgetfulDriver(Broken):
-    """Never gives an order up that nobody paid."""
+    """Never cancels an unpaid order."""
 
     mutant = "keeps what nobody paid"
 

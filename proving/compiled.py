@@ -1,5 +1,5 @@
-"""Play a seed as always, and once more with every query compiled again and compared with what is
-remembered of it.
+"""Play a seed as always, and once more with every query compiled again and compared with the
+remembered one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from django.core.management import call_command
 
 
 def main() -> None:
-    """Raise when what is remembered is not what Django makes of a query."""
+    """Raise when a remembered query differs from Django's."""
     django.setup()
     call_command("migrate", run_syncdb=True, verbosity=0)
     from django.db.models.sql.compiler import SQLCompiler

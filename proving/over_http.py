@@ -60,7 +60,7 @@ def main() -> None:
         is_paid: bool,
         times: int = 1,
     ) -> tuple[str, str]:
-        """Let staff close an order so often; return what the trace says of it, and the status of
+        """Let staff close an order so often; return the trace's lines about it, and the status of
         the order then.
         """
         empty_tables()

@@ -48,7 +48,7 @@ def wait_for_port(port: int, seconds: float = _START_SECONDS) -> None:
 
 
 class Supervised:
-    """A command that is started again whenever it ends, until it is stopped; what it says goes to a
+    """A command that starts again whenever it ends, until it is stopped; its output goes to a
     file.
     """
 
@@ -91,7 +91,7 @@ class Supervised:
                 self._child = self._start()
 
     def kill_some(self, chance: Random) -> str:
-        """Kill -9 the process, one that it has begun, or all of them; return what was killed."""
+        """Kill -9 the process, one that it has begun, or all of them; return the ones that died."""
         with contextlib.suppress(psutil.NoSuchProcess):
             parent = psutil.Process(self._child.pid)
             children = parent.children(recursive=True)

@@ -27,7 +27,7 @@ class Progress:
             sys.stderr.write(f"{line}\n")
 
     def clear(self) -> None:
-        """Take the line away, for a result to stand in its place."""
+        """Take the line away, to make room for a result."""
         if sys.stderr.isatty():
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()

@@ -32,7 +32,7 @@ def main() -> None:
         if self.counts.played == played:
             taken += 1
             other, _ = self._play(world, actor, plan, dies=dies)
-            # all but the lines, which are told with the time
+            # all but the lines, which show the time
             assert other[:-1] == outcome[:-1], (
                 outcome,
                 other,

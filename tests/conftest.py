@@ -1,5 +1,5 @@
-"""Fixtures for every test here: what plugin authors get, on the smallest shop, and pytest's own for
-testing fixtures.
+"""Fixtures for every test here: those that plugin authors get, on the smallest shop, and pytest's
+own for testing fixtures.
 """
 
 from __future__ import annotations

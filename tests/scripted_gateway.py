@@ -1,5 +1,5 @@
 """A raw HTTP server that answers with exactly the bytes, pauses and cuts that a test scripts, and
-counts what reaches it.
+counts the requests.
 """
 
 from __future__ import annotations

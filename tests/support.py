@@ -1,5 +1,5 @@
-"""What the tests of the core share: an account, its requests, the answers to them, and a look for
-secrets.
+"""Helpers that the tests of the core share: an account, its requests, the answers to them, and a
+search for secrets.
 """
 
 from __future__ import annotations
@@ -182,7 +182,9 @@ def run_async(
     at: Account,
     work: Callable[[AsyncGateway], Awaitable[list[Any]]],
 ) -> list[Any]:
-    """Run work with an AsyncGateway, over aiohttp or what serves where that is not installed."""
+    """Run work with an AsyncGateway, over aiohttp or its replacement where that is not
+    installed.
+    """
 
     async def run() -> list[Any]:
         gateway = AsyncGateway(at)
@@ -197,8 +199,8 @@ def run_async(
 
 
 def outcomes(kind: str, at: Account, operations: Sequence[str] = OPERATIONS) -> dict[str, Any]:
-    """Carry operations out at the same time, each through a gateway of its own, and return what
-    came of each: a value or its error.
+    """Carry operations out at the same time, each through a gateway of its own, and return the
+    outcome of each: a value or its error.
     """
 
     def outcome(operation: str) -> Any:

@@ -260,8 +260,8 @@ GOOD_ANSWERS = {operation: http(body) for operation, body in GOOD_BODIES.items()
 
 
 def dripping(start: bytes, rest: bytes) -> Callable[[Received], Iterator[Step]]:
-    """Return a script that sends a start at once and the rest a byte at a time, each well within a
-    read's time-out.
+    """Return a script that sends a start immediately and the rest a byte at a time, each well
+    within a read's time-out.
     """
 
     def script(_request: Received) -> Iterator[Step]:
@@ -321,7 +321,7 @@ def test_long_pause_in_answer_ends_reading(
     scripted: ScriptedGateway,
     kind: str,
 ) -> None:
-    """An answer that pauses for longer than the read timeout is given up."""
+    """Reading ends when an answer pauses for longer than the read timeout."""
     scripted.script, scripted.requests = (
         lambda request: (GOOD_ANSWERS[request.operation][:-5], 60.0),
         [],

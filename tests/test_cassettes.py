@@ -89,7 +89,9 @@ class Scrubber:
         return made
 
     def request(self, request: Any) -> Any:
-        """Leave out what went elsewhere: the sandbox in this process sends notifications too."""
+        """Leave out requests to other addresses: the sandbox in this process sends notifications
+        too.
+        """
         if urlsplit(request.uri).netloc not in (self._place, urlsplit(REPLAYED).netloc):
             return None
         request.uri = self._text(request.uri)

@@ -1,4 +1,4 @@
-"""The command line: what people and scripts see, and what a process ends with."""
+"""The command line: the output for users and scripts, and the exit status of a process."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_people_read_aligned_lines_and_no_braces() -> None:
         (["query", "NO-SUCH-ORDER"], 4, "OrderNotFound"),
         (["query", "bad reference"], 2, "reference: 'bad reference'"),
         ([*PAY, "--reference", "A", "--order", "B"], 2, "together with --order"),
-        ([*PAY, "--reference", ""], 2, "reference: ''"),  # as of a script whose variable is not set
+        ([*PAY, "--reference", ""], 2, "reference: ''"),  # as from a script with an unset variable
         ([*PAY[:2], "1.005", *PAY[3:]], 2, "amount: '1.005'"),
         (["refund", "A", "--amount", "0"], 2, "not above zero"),
         (["query", "A", "--base-url", "http://127.0.0.1:1"], 6, "NotSent"),
@@ -415,7 +415,7 @@ def test_doctor_exits_1_with_advice(
     finding: str,
     dialect: str,
 ) -> None:
-    """It says what to check."""
+    """It names the things to check."""
     result = run("doctor", "--dialect", dialect, "--store-no", PUBLISHED_STORE_NO, *arguments)
     assert (result.exit_code, finding in result.output) == (1, True), result.output
     assert "FAIL" in result.output

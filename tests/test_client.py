@@ -367,7 +367,7 @@ def test_cancelled_query_ends_without_retry(
     assert len(scripted.requests) == 1
 
 
-# --- what goes over the wire
+# --- requests on the wire
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -572,7 +572,7 @@ def test_i11_calls_reveal_no_secret(
         caplog.set_level(logging.DEBUG, logger=name)
     scripted.script = SITUATIONS[situation]
     shown = ""
-    # only who is kept waiting shall need it, however busy the machine is
+    # only callers that must wait may need it, even on a busy machine
     deadline = 0.8 if situation in ("late", "half") else 10.0
     for outcome in outcomes(
         kind,

@@ -31,9 +31,7 @@ FREE = re.compile(
 
 
 def comparisons(source: str) -> Iterator[tuple[int, str]]:
-    """Yield every == and != of which one side is named like a secret, and the other is no
-    constant.
-    """
+    """Yield every == and != with one side named like a secret, and the other no constant."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Compare) and any(
             isinstance(operator, ast.Eq | ast.NotEq) for operator in node.ops
@@ -63,7 +61,7 @@ def test_both_sides_compare_in_constant_time(
     monkeypatch: pytest.MonkeyPatch,
     claimed: str,
 ) -> None:
-    """It makes no difference what the other party claims."""
+    """The other party's claim makes no difference."""
     parameters = {"amount": "1.00", "note": ""}
     given = signing.sign(parameters, TOKEN) if claimed == "right" else claimed
     compared: list[tuple[bytes, bytes]] = []
@@ -82,8 +80,8 @@ def test_both_sides_compare_in_constant_time(
 
 
 def test_address_is_found_by_whole_key() -> None:
-    """A database's index tells nothing that counts of 192 random bits; what must not be is a prefix
-    or a pattern.
+    """A database's index reveals nothing useful of 192 random bits; only a prefix or a pattern
+    could.
     """
     views = (Path(__file__).parents[1] / "src/tillgate/django/payments/notifications.py").read_text(
         "utf-8",

@@ -104,7 +104,7 @@ def headings(text: str) -> list[str]:
 
 
 def section(text: str, heading: str) -> str:
-    """Return what stands under a heading, down to the next one of its level or above."""
+    """Return the text under a heading, down to the next one of its level or above."""
     lines = text.splitlines()
     start = next(
         (
@@ -137,7 +137,7 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def entries(text: str) -> set[str]:
-    """Return what a text explains: its headings, the code that a paragraph or a list's line begins
+    """Return the entries of a text: its headings, the code that a paragraph or a list's line begins
     with, the first cells of tables.
     """
     leading = re.findall(r"^(?:- )?`([^`(]+)", prose(text), re.MULTILINE)
@@ -150,8 +150,8 @@ def missing(names: Iterable[str], *texts: str) -> list[str]:
 
 
 def names_in_code(text: str) -> str:
-    """Return all that a page says in code for people to type or read, one piece a line; Python left
-    out.
+    """Return everything that a page shows in code for its readers to type, one piece a line; Python
+    left out.
     """
     return "\n".join(
         [
@@ -202,7 +202,7 @@ def test_module_pages_have_their_names(
 
 
 def test_errors_match_their_headings() -> None:
-    """Every error has a heading, and every such heading is an error."""
+    """Every error has a heading, and every heading of an error names one that exists."""
     assert set(headings(read("docs/reference/errors.md"))) == {"Errors", *tillgate.errors.__all__}
 
 
@@ -325,7 +325,7 @@ def explained_options(command: str) -> set[str]:
 
 
 def test_commands_match_their_headings() -> None:
-    """Every command has a heading, and every such heading is a command."""
+    """Every command has a heading, and every heading of a command names one that exists."""
     found = [
         heading.removeprefix("tillgate ")
         for heading in headings(read("docs/reference/cli.md"))
@@ -832,9 +832,7 @@ def test_sandbox_example_can_be_pasted(
 
 
 class Prompt(code.InteractiveConsole):
-    """Python's prompt, into which a person pastes a block line by line; what goes wrong is
-    raised.
-    """
+    """Python's prompt, into which a reader pastes a block line by line; an error is raised."""
 
     def paste(self, block: str) -> None:
         for line in [*block.splitlines(), ""]:

@@ -1,4 +1,4 @@
-"""The transport for plugin authors: one deadline, and one classification of what is known."""
+"""The transport for plugin authors: one deadline, and one classification of outcomes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROFILE = GatewayProfile(name="plugin", currencies=("EUR",))
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers what the test has set."""
+    """Gives the test's answers."""
 
     status, body, drips = 200, b"{}", False
     seen: list[tuple[str, str, dict[str, str], bytes]]

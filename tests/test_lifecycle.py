@@ -1,4 +1,4 @@
-"""The lifecycle: both tables, and what an answer means. Property tests name the invariant they
+"""The lifecycle: both tables, and the meaning of an answer. Property tests name the invariant they
 hold.
 """
 
@@ -84,7 +84,7 @@ def found(transaction: Transaction, asked_at: datetime = NOW) -> Found:
     return Found(transaction=transaction, asked_at=asked_at)
 
 
-# What can be known and heard, small enough that every combination is met.
+# Knowledge and answers, small enough that every combination is met.
 amounts = st.sampled_from([Decimal("12.50"), Decimal("12.49"), Decimal("0.01"), None])
 currencies = st.sampled_from(["USD", "usd", "CNY", None])
 transaction_numbers = st.sampled_from(["3001", "3002", None])
@@ -160,7 +160,7 @@ def test_i2_paid_answer_is_never_dropped(
     known: PaymentFacts,
     answer: Answer,
 ) -> None:
-    """A paid answer is either applied or raised for a person."""
+    """A paid answer is either applied or opens a review."""
     decision = decide(known, answer)
     if isinstance(answer, Found) and answer.transaction.status is TransactionStatus.PAID:
         assert decision.status is PaymentStatus.PAID or decision.review is not None
@@ -268,7 +268,7 @@ def test_an_open_payment_follows_the_gateways_word(word: str, status: PaymentSta
 
 @pytest.mark.parametrize("word", ["failed", "closed", "pending", "refunded"])
 def test_contradicted_paid_payment_stays_paid(word: str) -> None:
-    """The contradiction is raised for a person."""
+    """The contradiction opens a review."""
     decision = decide(replace(FACTS, status=PaymentStatus.PAID), found(said(word)))
     assert (decision.status, decision.review) == (
         PaymentStatus.PAID,
@@ -290,7 +290,7 @@ def test_deadline_itself_counts_as_expired() -> None:
 
 
 def test_unrecognised_status_waits_until_expiry() -> None:
-    """After expiry it is raised for a person."""
+    """After expiry it opens a review."""
     early, late = (
         decide(FACTS, found(said("settled"))),
         decide(FACTS, found(said("settled"), LATER)),
@@ -759,7 +759,9 @@ def test_open_payment_retries_in_two_minutes(
     since_minutes: int,
     looks: int,
 ) -> None:
-    """After no news it is tried again in two minutes, or at its next poll if that is sooner."""
+    """After an inconclusive answer it is tried again in two minutes, or at its next poll if that is
+    sooner.
+    """
     since, expires_at = (
         NOW - timedelta(minutes=since_minutes),
         NOW + timedelta(seconds=3600 if looks == 120 else looks),
@@ -1044,7 +1046,7 @@ def test_money_in_transit_arrives_or_fails(end: TransactionStatus) -> None:
     ids=["unknown word", "other amount", "other number", "not found"],
 )
 def test_odd_answer_leaves_money_in_transit(odd: Answer) -> None:
-    """What it says nothing of stays as it was, so that the time to pay does not run meanwhile."""
+    """Fields that it leaves out stay as they were, so the time to pay does not run on."""
     facts = replace(FACTS, transaction_no="3001", is_processing=True)
     decision = decide(facts, odd)
     assert (decision.status, decision.is_processing) == (PaymentStatus.PENDING, True)
@@ -1107,7 +1109,7 @@ def test_dispute_needs_person_until_settled(
     refunded: str,
     case: str | None,
 ) -> None:
-    """It is settled once it is won or its loss is in the books."""
+    """It is settled once it is won or its loss is in the ledger."""
     known = replace(FACTS, status=PaymentStatus.PAID, refunded=Decimal(refunded))
     decision = decide(known, found(replace(PAID, disputes=(dispute(status),))))
     assert (decision.review, decision.facts.get("case")) == (

@@ -231,7 +231,7 @@ def test_host_decimal_context_changes_nothing(
 
 
 def test_total_of_no_amounts_is_zero() -> None:
-    """What is left of an amount can be below zero."""
+    """The rest of an amount can be below zero."""
     assert str(money.total([])) == "0.00"
     assert money.left_of(Decimal("1.00"), [Decimal("0.75"), Decimal("0.50")]) == Decimal("-0.25")
 

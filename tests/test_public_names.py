@@ -1,4 +1,4 @@
-"""The public face: what `import tillgate` gives, and what it does not drag in."""
+"""The public face: the names of `import tillgate`, and the modules that it does not drag in."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`tillgate new-plugin`: what it refuses, what it writes, and that what it writes keeps Tillgate's
-promise as it stands.
+"""`tillgate new-plugin`: its refusals, its files, and that they keep Tillgate's promise as they
+stand.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def plugin(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / f"tillgate-{request.param}"
 
 
-# What is refused ----------------------------------------------------------------------------------
+# Refusals -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_impossible_name_writes_nothing(
     remedy: str,
     tmp_path: Path,
 ) -> None:
-    """The message says what to do."""
+    """The message names the remedy."""
     result = new_plugin(name)
     assert (result.exit_code, remedy in result.output) == (2, True), result.output
     assert result.output.startswith(f"InvalidRequest: name: {name!r} ")
@@ -173,7 +173,7 @@ def test_full_disk_reports_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None
     )
 
 
-# What is written ----------------------------------------------------------------------------------
+# Files --------------------------------------------------------------------------------------------
 
 
 def test_output_lists_files_and_three_commands(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_project_names_plugin_but_no_licence(plugin: Path) -> None:
 
 
 def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
-    """Run a command, which must succeed, and return what it said on standard output."""
+    """Run a command, which must succeed, and return its standard output."""
     done = subprocess.run(
         command,
         cwd=cwd,
@@ -255,7 +255,7 @@ def test_the_linter_finds_nothing(arguments: list[str], plugin: Path) -> None:
     "plugin",
     ["book-shop", "shop", "app"],
     indirect=True,
-)  # the last two by the names of what the classes extend
+)  # the last two by the names of the base classes
 def test_the_strict_type_checker_finds_nothing(plugin: Path) -> None:
     run(sys.executable, "-m", "mypy", "--cache-dir", ROOT / ".mypy_cache" / "scaffold", cwd=plugin)
 
@@ -361,13 +361,13 @@ def test_how_to_matches_commands_and_readme() -> None:
     assert re.findall(r"^#+ (\d\. .+)$", HOW_TO, re.MULTILINE) == steps
 
 
-# What is written keeps the promise ----------------------------------------------------------------
+# The files keep the promise -----------------------------------------------------------------------
 
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Callable[..., str]:
-    """Return what runs a command in a fresh virtual environment, which has nothing but Tillgate as
-    it would be published.
+    """Return a function that runs a command in a fresh virtual environment, which has nothing but
+    Tillgate as it would be published.
     """
     bin_folder = tmp_path / "venv" / "bin"
     inherited = {

@@ -206,7 +206,7 @@ def test_unread_answer_prevents_connection_reuse(
     assert server.connections == 2
 
 
-# --- answers that nobody asked for
+# --- answers without a request
 
 REFUSED = http(envelope(code="000020", message="no"))
 SPURIOUS = http(GOOD_BODIES["refund"])
@@ -349,7 +349,7 @@ def test_cancelled_call_shows_nothing_sent(server: ScriptedGateway, kind: str) -
     assert server.requests[0].parameters["verifySign"] not in shown
 
 
-# --- many at once
+# --- many together
 
 
 def test_threads_get_their_own_answers(
@@ -491,12 +491,12 @@ def test_connection_wait_ends_with_deadline(
 
 @contextlib.contextmanager
 def silent_addresses(monkeypatch: pytest.MonkeyPatch, *, last: int | None = None) -> Iterator[int]:
-    """Give pay.example five addresses at which nobody answers, and then perhaps this machine; yield
-    their port.
+    """Give pay.example five addresses that never answer, and then perhaps this machine; yield their
+    port.
     """
     with contextlib.ExitStack() as open_sockets:
-        # A listener whose queue is full drops what comes: the kernel answers nothing, as a firewall
-        # does.
+        # A listener whose queue is full drops new connections: the kernel answers nothing, as a
+        # firewall does.
         port = last or free_port()
         for number in range(2, 7):
             address = (f"127.0.0.{number}", port)
@@ -846,7 +846,7 @@ def test_cut_tls_answer_leaves_outcome_unknown(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_endless_handshake_means_not_sent(kind: str) -> None:
-    """The handshake is given up."""
+    """The client ends the handshake."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         at = account(
             base_url=f"https://127.0.0.1:{listener.getsockname()[1]}",

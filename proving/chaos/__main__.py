@@ -214,7 +214,7 @@ class _Chaos:
         wait_for_port(shop_port)
 
     def _trade(self, staff: tuple[str, str]) -> Counter[str]:
-        """Sell and kill, until the time is up; return what people did."""
+        """Sell and kill, until the time is up; return the shoppers and clerks."""
         from proving.chaos.people import Clerk, Person, Shopper
 
         stop = threading.Event()

@@ -24,7 +24,7 @@ _USER: Final = "postgres"
 
 
 def why_not() -> str:
-    """Return what this machine lacks for a cluster, or "" where nothing does."""
+    """Return the parts that this machine lacks for a cluster, or "" if it has all."""
     if not _BINARIES:
         return "needs PostgreSQL's server programs in /usr/lib/postgresql on this machine"
     if os.geteuid() == 0 and not any(entry.pw_name == _USER for entry in pwd.getpwall()):
@@ -87,7 +87,7 @@ class Cluster:
         ]
         log.touch()
         user = self.user if os.geteuid() == 0 else ""
-        # What the dead server's children hold is freed when they notice its death.
+        # The dead server's children free their resources when they see that it died.
         server = Supervised(
             "database",
             command,

@@ -20,8 +20,8 @@ __all__ = ["Compared", "compare"]
 
 @dataclass
 class Compared:
-    """What the two books say. `lost` is money that the shop does not know of, `doubled` what it
-    counts twice.
+    """The two books side by side. `lost` is money that the shop does not know of, `doubled` money
+    that it counts twice.
     """
 
     payments: int = 0
@@ -41,7 +41,7 @@ class Compared:
 
 
 def compare(transactions: Sequence[Mapping[str, Any]]) -> Compared:
-    """Compare the gateway's transactions with what the shop holds."""
+    """Compare the gateway's transactions with the shop."""
     told = Compared(reviews=Counter(Review.objects.values_list("reason", flat=True)))
     payments = {payment.reference: payment for payment in Payment.objects.select_related("order")}
     doubted = set(Review.objects.filter(payment__isnull=False).values_list("payment_id", flat=True))
@@ -114,7 +114,7 @@ def _compare_paid(
 
 
 def _compare_orders(told: Compared, paid_there: Mapping[int, list[Payment]]) -> None:
-    """Compare what Oscar holds: each order paid once at most, and for what the gateway took."""
+    """Compare Oscar's orders: each paid once at most, and with the amount that the gateway took."""
     shop_orders = {
         order.number: order
         for order in get_model("order", "Order").objects.prefetch_related(

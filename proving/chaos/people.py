@@ -1,4 +1,4 @@
-"""Shoppers who buy while everything dies, and a clerk who refunds money; each begins anew when the
+"""Shoppers who buy while everything dies, and a clerk who refunds money; each starts again when the
 shop fails them.
 """
 
@@ -25,7 +25,7 @@ _REST_SECONDS: Final = 0.5
 
 
 class Person(threading.Thread):
-    """Acts again and again until told to stop."""
+    """Acts again and again until stopped."""
 
     def __init__(self, shop: str, seed: str, stop: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -87,7 +87,7 @@ class Shopper(Person):
 
 
 class Clerk(Person):
-    """Gives back a part of some order in the dashboard, now and then."""
+    """Refunds a part of some order in the dashboard, now and then."""
 
     def __init__(self, shop: str, seed: str, stop: threading.Event, staff: tuple[str, str]) -> None:
         super().__init__(shop, seed, stop)

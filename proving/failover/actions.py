@@ -1,4 +1,6 @@
-"""What the failover has the shop do in a process of its own, by `tools.benchmarks.actions`."""
+"""Actions of the shop during the failover in a process of its own, by
+`tools.benchmarks.actions`.
+"""
 
 from __future__ import annotations
 
@@ -62,4 +64,4 @@ def books() -> dict[str, Any]:
 
 
 ACTIONS: Final = {each.__name__: each for each in (create, order, queue_refund, books)}
-"""What can be asked for, by name."""
+"""The actions by name."""

@@ -1,5 +1,5 @@
 """`python -m proving.fuzz --inputs 20000 --seed 1`: fuzz everything that comes from outside, and
-say how much and what came of it.
+print the counts and the outcome.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tillgate.errors import ConfigurationError
 from tillgate.testing.databases import name_of_database
 
 _NOTED_EVERY = 50
-"""Seeds after which what was done is noted, so that a run that is interrupted loses little."""
+"""Seeds after which results are noted, so an interrupted run loses little."""
 _MOST_SHOWN = 5
 
 

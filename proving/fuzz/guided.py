@@ -31,7 +31,7 @@ _USUAL: Final = (
 
 
 def main() -> None:
-    """Fuzz one target until libFuzzer has enough; its exit status tells what came of it."""
+    """Fuzz one target until libFuzzer has enough; its exit status is the outcome."""
     known = {target.name: target for target in readers()}
     name = sys.argv.pop(1) if len(sys.argv) > 1 else ""
     if name not in known:

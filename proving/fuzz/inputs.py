@@ -1,5 +1,5 @@
-"""What is drawn: texts, JSON, forms and requests that are nearly right, since what is plainly wrong
-is refused at the first letter.
+"""The drawn inputs: texts, JSON, forms and requests that are nearly right, since the code refuses
+plainly wrong ones at the first letter.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def json_text(r: Random, value: Any, depth: int = 0) -> str:
 
 @dataclass(frozen=True)
 class Bare:
-    """A JSON number, or what stands in its place, as it is to be written."""
+    """A JSON number, or its replacement, exactly as written."""
 
     text: str
 
@@ -337,7 +337,7 @@ def body(r: Random, members: Mapping[str, Any]) -> tuple[str, bytes]:
 
 def unusual(r: Random, good: str) -> bytes:
     """Draw a body of an unusual kind: too long, too deep, in another encoding, compressed, or
-    several at once.
+    several of these together.
     """
     return _UNUSUAL[r.randrange(len(_UNUSUAL))](good)
 

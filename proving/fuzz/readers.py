@@ -1,4 +1,4 @@
-"""Targets without a database: what reads the gateway's answers, notifications, returns and
+"""Targets without a database: the code that reads the gateway's answers, notifications, returns and
 signatures, and the emulator.
 """
 
@@ -228,8 +228,8 @@ def _check_pay(drawn: tuple[SignatureRule, int, bytes]) -> str:
 
 
 def _check_redirect(url: str) -> None:
-    """A shopper may be sent there: https, a host, nobody's name before it, and nothing that a
-    browser would read otherwise.
+    """A shopper may be sent there: https, a host, no user name before it, and nothing that a
+    browser would read in another way.
     """
     parts = urlsplit(url)
     assert parts.scheme == "https"
@@ -330,7 +330,7 @@ def _draw_call(r: Random) -> tuple[str, int, list[tuple[str, str]], bytes]:
 
 
 class _Client:
-    """One gateway over a transport that answers as it is told."""
+    """One gateway over a transport that gives the prepared answer."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -385,7 +385,7 @@ NOTIFICATION: Final = {
 
 
 def notification_members(r: Random, good: dict[str, Any], token: str) -> dict[str, Any]:
-    """Draw what a notification says: signed, signed and then changed, forged, or not signed."""
+    """Draw a notification's members: signed, signed and then changed, forged, or not signed."""
     members: dict[str, Any] = inputs.spoil(r, good, _NAMES) if inputs.chance(r, 2) else dict(good)
     kind = r.randrange(4)
     if kind < 2:
@@ -541,7 +541,7 @@ def _draw_merchant(r: Random) -> tuple[str, str, bytes]:
 
 
 class _Emulator:
-    """The gateway's emulator, made anew now and then, so that its books stay small."""
+    """The gateway's emulator, replaced now and then to keep its books small."""
 
     def __init__(self) -> None:
         self._calls = 0

@@ -1,5 +1,5 @@
-"""What was fuzzed so far: one JSON object a line, with the commit and the seeds, so that a run goes
-on where the last one ended.
+"""The results so far: one JSON object a line, with the commit and the seeds, so a run continues
+where the last one ended.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ ROOT = Path(__file__).parents[2]
 
 
 class Results:
-    """The file, and what of it counts for this commit and database."""
+    """The file, and the results in it that count for this commit and database."""
 
     def __init__(self, path: Path, database: str) -> None:
         self._path = path
         self._key = {"commit": source_commit(ROOT), "database": database}
 
     def lines(self) -> Iterator[Mapping[str, Any]]:
-        """Yield what was noted for this commit and database."""
+        """Yield the results for this commit and database."""
         if self._path.exists():
             for line in self._path.read_text("utf-8").splitlines():
                 noted = json.loads(line)

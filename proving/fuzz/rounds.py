@@ -45,7 +45,7 @@ class Fault:
 
 @dataclass
 class Round:
-    """What came of a seed: how often each target met what."""
+    """The outcome of a seed: how often each target met each result."""
 
     seed: int
     met: dict[str, Counter[str]] = field(default_factory=dict)
@@ -124,7 +124,7 @@ def run(seeds: list[int], processes: int, only: str = "") -> Iterator[Round]:
         context.Process(target=_work, args=(number, only, waiting, done), daemon=True)
         for number in range(processes)
     ]
-    # the workers inherit it: Ctrl-C is for who started them
+    # the workers inherit it: Ctrl-C is for their starter
     heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
     for worker in workers:
         worker.start()

@@ -1,5 +1,5 @@
 """A shop on the emulator, both in this process, with rows in every status that outsiders can reach;
-and what makes it as it was.
+and the code that restores it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from tillgate.wire.exchange import HttpAnswer, HttpRequest
 PLUGIN: Final = "smallest-shop"
 BEGAN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 ADDRESS: Final = "http://127.0.0.1:1"
-"""Of the emulator, at which nobody listens: it is called in this process."""
+"""The emulator's address, at which no server listens: it is called in this process."""
 COUNTERS: Final = {
     "tillgate_payment": {
         "notifications",
@@ -64,10 +64,14 @@ COUNTERS: Final = {
     },
     "tillgate_refund": {"notifications", "due_at"},
 }
-"""What a notification may change by itself: how many came, and when the gateway is asked next."""
+"""The columns that a notification alone may change: how many came, and when the gateway is queried
+next.
+"""
 
 NO_REQUEST: Final = (400, dict[str, str](), b"")
-"""The answer to what Django makes no request of. Its own pages, and ours, say something."""
+"""The answer to input of which Django makes no request. Its own pages, and ours, contain some
+text.
+"""
 
 Row = tuple[Any, ...]
 Rows = dict[str, list[Row]]
@@ -85,7 +89,7 @@ class Gateway:
             random=Random(1),
         )
         self.says: tuple[int, bytes] | None = None
-        """What it answers instead of the truth."""
+        """Its answer instead of the truth."""
         self.sent = 0
         self.queried: list[str] = []
         """The references that it was asked about, the newest last."""
@@ -239,8 +243,8 @@ class Shop:
         before: Rows,
         after: Rows,
     ) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
-        """Return what changed, as table and the changed columns before and after; kept
-        notifications and what they may count are left out.
+        """Return the changes, as table and the changed columns before and after; stored
+        notifications and the counts that they may raise are left out.
         """
         changed: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = []
         for table in self._tables:
@@ -294,7 +298,7 @@ class Shop:
 
     def ask(self, request: Request) -> tuple[int, dict[str, str], bytes]:
         """Hand a request to the project as a WSGI server would; return status, headers and body,
-        and note what was raised or logged.
+        and note errors raised or logged.
         """
         environ: dict[str, Any] = {
             "REQUEST_METHOD": request.method,
@@ -342,14 +346,14 @@ class Shop:
         return int(began[0].split(" ")[0]), dict(began[1]), content
 
     def note_fault(self, **_: Any) -> None:
-        """Keep what a view raised, which a stranger only sees as 500."""
+        """Keep the error of a view, which a stranger only sees as 500."""
         error = sys.exc_info()[1]
         if error is not None:
             self.faults.append(error)
 
 
 class _Ear(logging.Handler):
-    """Keeps what is logged, as a log file would have it."""
+    """Keeps log lines, as a log file would have them."""
 
     def __init__(self, heard: Callable[[str], object]) -> None:
         super().__init__(logging.DEBUG)

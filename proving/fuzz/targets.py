@@ -1,4 +1,4 @@
-"""What a target is: how an input is drawn, and what must hold whatever was drawn."""
+"""A target: how an input is drawn, and the promises that must hold for any input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUND = 1000
 @dataclass(frozen=True)
 class Target:
     """`draw` makes an input and `check` gives it to the code, raises when a promise is broken, and
-    else says in a word what came of it.
+    else returns the outcome in a word.
     """
 
     name: str

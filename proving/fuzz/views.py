@@ -49,16 +49,16 @@ class Views:
         """When a request last made the shop ask about each reference."""
 
     def restore(self) -> None:
-        """Begin anew, as every seed does."""
+        """Start afresh, as every seed does."""
         self.shop.restore()
         self.asked_at.clear()
         self.before = self.shop.rows()
 
-    # What must hold of every request.
+    # Promises for every request.
 
     def ask(self, request: Request) -> tuple[int, dict[str, str], bytes, list[Difference]]:
-        """Send a request and return what came back and what changed. Never a 500, and never a
-        secret in the page or the log.
+        """Send a request and return the answer and the changes. Never a 500, and never a secret in
+        the page or the log.
         """
         shop = self.shop
         shop.later(1)
@@ -77,8 +77,8 @@ class Views:
         return status, headers, content, self.changes()
 
     def throttled(self) -> None:
-        """Hold what the gateway was asked about to one query of a payment in the throttle interval,
-        over the requests of a round.
+        """Hold the gateway's queries to one per payment in the throttle interval, over the requests
+        of a round.
         """
         now, throttle = (
             self.shop.time.moment,
@@ -92,7 +92,7 @@ class Views:
             self.asked_at[reference] = now
 
     def changes(self) -> list[Difference]:
-        """Return what changed in the rows since the last look."""
+        """Return the changes in the rows since the last call."""
         after = self.shop.rows()
         changed = [] if after == self.before else self.shop.differences(self.before, after)
         self.before = after
@@ -103,8 +103,8 @@ class Views:
         changed: list[Difference],
         *allowed: Callable[[Difference], bool],
     ) -> None:
-        """Let nothing have changed but what is allowed: I7, notifications are hints. What was
-        allowed is undone, for the next input.
+        """Allow only the permitted changes: I7, notifications are hints. The permitted ones are
+        undone, for the next input.
         """
         wrong = [one for one in changed if not any(allows(one) for allows in allowed)]
         if changed:
@@ -142,9 +142,7 @@ class Views:
         )
 
     def _payment(self, r: Random) -> Payment:
-        """Draw a payment, one of them often, so that more notifications come for it than are
-        kept.
-        """
+        """Draw a payment, one of them often, to bring it more notifications than are stored."""
         return r.choice((*self.shop.payments, self.shop.open, self.shop.open, self.shop.open))
 
     def _said_of(self, r: Random, payment: Payment) -> dict[str, Any]:
@@ -272,7 +270,7 @@ class Views:
             assert set(plain(content)) == {"status", "settled"}
         return str(status)
 
-    # Addresses that nobody has, and tickets.
+    # Addresses that do not exist, and tickets.
 
     def draw_stranger(self, r: Random) -> Request:
         payment = r.choice(self.shop.payments)
@@ -324,8 +322,7 @@ class Views:
         return inputs.request(r, inputs.latin(f"/payments/{page}/{ticket}/"), {"method": "alipay"})
 
     def check_ticket(self, request: Request) -> str:
-        # A letter that base64 does not look at may differ; what the ticket says and its signature
-        # may not.
+        # A letter that base64 ignores may differ; the ticket's text and its signature may not.
         status, _, _, changed = self.ask(request)
         if request.path in (self.shop.pay_path, self.shop.start_path):
             self.restore()
@@ -360,7 +357,7 @@ class Views:
 
     def check_choice(self, request: Request) -> str:
         if request.is_cut:
-            return "cut"  # Django reads the form itself, and nobody is left to be told
+            return "cut"  # Django reads the form itself, and no client is left
         status, headers, _, changed = self.ask(request)
         began = [
             row for table, was, row in changed if table == "tillgate_payment" and not was.get("id")
@@ -473,8 +470,7 @@ class Views:
         self.restore()
         return refund.status
 
-    # The admin, in the hands of somebody who may look: whatever stands in the address, looking
-    # changes nothing.
+    # The admin, in the hands of staff who may look: looking changes nothing, at any address.
 
     def draw_admin(self, r: Random) -> Request:
         names = (
@@ -535,9 +531,7 @@ def _touches(request: Request, *headers: str) -> bool:
 
 
 def _tells_of(reason: str) -> Callable[[Difference], bool]:
-    """Let a person be told, and the shop: of what comes from outside that is all that may
-    follow.
-    """
+    """Only a review and a shop event may follow: input from outside can have no other effect."""
     told = {
         "tillgate_review": reason,
         "tillgate_timelineentry": "review.opened",
@@ -585,7 +579,7 @@ def _settles_the_unknown_refund(shop: Shop) -> Callable[[Difference], bool]:
 def _counts_a_creation(difference: Difference) -> bool:
     """Tell whether a creation was noted that the gateway did not answer, or refused."""
     table, before, became = difference
-    # only what changed is told: without a name it is a time or a count
+    # only changes count: without a name it is a time or a count
     name = became.get("name") or before.get("name") or ":creations:"
     return table == "tillgate_lane" and name.startswith((":creations:", ":refusals:"))
 

@@ -1,5 +1,5 @@
-"""The acts that a process is killed in: what is prepared for each, what it does, and what others do
-after it has died.
+"""The acts in which a process dies: the preparation of each, the act, and the acts of others after
+the death.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REFUNDED: Final = "5.00"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What one act is done to; it is sent to the process that does it."""
+    """The subject of one act; it goes to the process that acts."""
 
     orders: list[str]
     payment: Payment | None = None
@@ -58,7 +58,7 @@ class ReviewAction:
     do: Step
     recoveries: Mapping[str, Step]
     is_alone: bool = False
-    """Whether it does whatever is due, so that nothing but its own subject may be."""
+    """Whether it does all due work, so that only its own subject may be due."""
 
 
 def _nothing(_: World, __: Subject) -> None:
@@ -66,7 +66,7 @@ def _nothing(_: World, __: Subject) -> None:
 
 
 def _redeliver(world: World, subject: Subject) -> None:
-    """Send what was not acknowledged once more, as gateways do."""
+    """Send unacknowledged notifications once more, as gateways do."""
     for notification in subject.notifications:
         answer = world.post(notification)
         assert answer.status_code == 200, (
@@ -130,8 +130,8 @@ def _notified(world: World) -> Subject:
 
 
 def _untold(world: World) -> Subject:
-    """Prepare a payment that is paid, of which the shop does not know: the process died before it
-    could be told.
+    """Prepare a paid payment that the shop does not know as paid: the process died before the
+    delivery.
     """
     subject = _paid_at_gateway(world)
     with patch.object(reconciling, "deliver", return_value=0):
@@ -168,7 +168,7 @@ def _notify_refund(world: World, subject: Subject) -> None:
 
 
 def _unknown_refund(world: World) -> Subject:
-    """Prepare a refund whose answer was lost, and its notification."""
+    """Prepare a refund with a lost answer, and its notification."""
     subject = _paid(world)
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(subject.paid.pk, _REFUNDED)
@@ -180,7 +180,7 @@ def _unknown_refund(world: World) -> Subject:
     )
 
 
-# Sweeping -----------------------------------------------------------------------------------------
+# Worker ------------------------------------------------------------------------------------------
 
 
 def _due(world: World) -> Subject:
@@ -200,7 +200,7 @@ def _left(world: World) -> Subject:
 
 
 def _queued(world: World) -> Subject:
-    """Prepare a refund whose process died before it could send."""
+    """Prepare a refund whose process died before it could send it."""
     subject = _paid(world)
     with transaction.atomic():
         queueing.queue_refund(subject.paid.pk, _REFUNDED)
@@ -209,7 +209,7 @@ def _queued(world: World) -> Subject:
 
 
 def _cut_off(world: World) -> Subject:
-    """Prepare a refund whose process died while it was being sent, long ago."""
+    """Prepare a refund whose process died long ago while it sent the refund."""
     subject, now = _queued(world), world.time.now()
     Refund.objects.filter(payment=subject.paid).update(
         status="sending",

@@ -1,6 +1,4 @@
-"""The judge: gateway, Tillgate and shop must agree about an order, to the cent, after whatever
-died.
-"""
+"""The judge: gateway, Tillgate and shop must agree about an order, to the cent, after any death."""
 
 from __future__ import annotations
 
@@ -14,9 +12,9 @@ __all__ = ["judge"]
 
 
 def judge(world: World, key: str) -> None:
-    """Fail unless the promises hold for an order, a day after the last that anybody did.
+    """Fail unless the promises hold for an order, a day after the last act.
 
-    What is judged follows from what the gateway holds, since it alone knows where the money is.
+    The judgement follows from the gateway's book, since only the gateway knows where the money is.
     """
     created = {one.reference: one for one in world.sandbox.service.transactions()}
     known = set(Payment.objects.filter(reference__in=created).values_list("reference", flat=True))
@@ -42,9 +40,7 @@ def judge(world: World, key: str) -> None:
 
 
 def _is_paid(payment: Payment, transaction: Transaction | None) -> bool:
-    """Tell whether the gateway holds a payment to be paid, as Tillgate must by now (I1, I2, I9,
-    I10).
-    """
+    """Tell whether the gateway holds a payment as paid; Tillgate must agree (I1, I2, I9, I10)."""
     is_paid = transaction is not None and transaction.status == "paid"
     if transaction is not None and is_paid:
         assert payment.status == PaymentStatus.PAID, (
@@ -71,8 +67,8 @@ def _is_paid(payment: Payment, transaction: Transaction | None) -> bool:
 
 
 def _judge_refunds(payment: Payment, transaction: Transaction | None) -> list[str]:
-    """Fail unless what was refunded is known, once, or blocked (I5, I6); return what a person must
-    be told.
+    """Fail unless each refund is known, once, or blocked (I5, I6); return the reviews that staff
+    must see.
     """
     refunds = list(Refund.objects.filter(payment=payment))
     refunded_amount = transaction.refunds if transaction else []
@@ -107,7 +103,7 @@ def _cents(refunds: list[Refund], status: RefundStatus) -> int:
 
 
 def _judge_order(world: World, key: str, order: Order | None, paid: list[Payment]) -> set[str]:
-    """Fail unless the shop holds what is true (I3, I4); return what a person must be told."""
+    """Fail unless the shop holds the truth (I3, I4); return the reviews that staff must see."""
     shop = world.shop
     expected = set[str]()
     assert not (fault := fault_of_books(shop, key)), f"{fault} (I3)"
@@ -142,7 +138,7 @@ def _judge_order(world: World, key: str, order: Order | None, paid: list[Payment
 
 
 def _judge_remote(world: World, key: str, order: Order | None) -> None:
-    """Fail unless others have heard of what was paid and refunded: of each at least once, and of
+    """Fail unless the remote systems have received every payment and refund at least once, and
     nothing else (I3).
     """
     heard = world.shop.heard_elsewhere(key)

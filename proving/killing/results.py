@@ -1,5 +1,5 @@
-"""The results: a line of JSON for each kill, appended, so that a run that was cut off goes on where
-it was.
+"""The results: a line of JSON for each kill, appended, so an interrupted run continues at its last
+point.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Part:
 
     @property
     def suffix(self) -> str:
-        """Return what sets its database's name apart."""
+        """Return the suffix of its database's name."""
         return f"_{self.number}" if self.of > 1 else ""
 
 
@@ -53,7 +53,7 @@ class Result:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What was tried."""
+        """The key of the point that was tried."""
         return (self.database, self.action, self.point)
 
 
@@ -84,7 +84,7 @@ class Results:
 
 def _read(file: Path) -> list[Result]:
     lines = file.read_text().splitlines() if file.exists() else []
-    # not the last, if whoever wrote it was cut off
+    # not the last, if its writer died
     return [Result(**json.loads(line)) for line in lines if line.endswith("}")]
 
 
@@ -121,7 +121,7 @@ That a process is killed is not a power cut: what a database has been told to co
 
 
 def section(results: Results, packages: Iterable[str]) -> str:
-    """Return what proving/reliability.md has of these results."""
+    """Return the section of proving/reliability.md about these results."""
     return _SECTION.format(
         packages=" and ".join(f"`{name}`" for name in packages),
         every=EVERY,

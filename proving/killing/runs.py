@@ -56,8 +56,8 @@ _SESSIONS: Final = {
     "mysql": "SELECT count(*) FROM information_schema.processlist WHERE db = database() AND id <> "
     "connection_id()",
 }
-"""How many others are connected. A database that is told that a client died ends its transaction in
-its own time.
+"""How many other clients are connected. A database that learns of a client's death ends its
+transaction in its own time.
 """
 
 
@@ -69,14 +69,14 @@ class _Job:
 
 
 class HoldsNot(AssertionError):
-    """A promise is broken when nobody is killed: there is nothing to find out by killing."""
+    """A promise breaks without a death: killing could find nothing more."""
 
 
 class Run:
-    """Kills in a world, by a zygote, and writes down what came of it.
+    """Kills in a world, by a zygote, and writes down the outcome of each kill.
 
-    Who recovers from a death is decided by its point: one after the other, since many points lie
-    between two that others could tell apart.
+    The point decides which actor recovers from a death: they take turns, since many points lie
+    between two that actors could distinguish.
     """
 
     def __init__(
@@ -116,10 +116,10 @@ class Run:
                 return
 
     def count(self, action: ReviewAction) -> int:
-        """Return how many points an act has when nobody dies, having seen that everything holds
-        then, whoever comes after.
+        """Return how many points an act has without a death, after a check that everything holds
+        then with every kind of recovery.
         """
-        # whatever is loaded at first use is loaded now
+        # load now everything that loads at first use
         self._zygote.do(self._job(action, action.prepare(self._world)), fork=False)
         self._begin_anew()
         tried = self._try(
@@ -136,7 +136,7 @@ class Run:
         return max(end.points for end in ends)
 
     def kill_at(self, action: ReviewAction, point: int) -> Result:
-        """Kill an act at one point, and return what came of it."""
+        """Kill an act at one point, and return the outcome."""
         [result] = self._try(action, [point], [])
         return result
 
@@ -157,8 +157,8 @@ class Run:
             batch = left[first : first + together]
             tried = self._try(action, batch, [], seed)
             if len(batch) > 1 and any(one.outcome != HELD for one in tried):
-                # Each for itself, to tell whose fault it is; when all hold then, it is a fault of
-                # their being together.
+                # Each alone, to find the one at fault; when all hold then, the fault lies in their
+                # combination.
                 alone = [one for number in batch for one in self._try(action, [number], [], seed)]
                 tried = alone if any(one.outcome != HELD for one in alone) else tried
             self._results.add(tried)
@@ -210,7 +210,7 @@ class Run:
         ]
 
     def _fault(self, action: ReviewAction, recoveries: list[str], subjects: list[Subject]) -> str:
-        """Recover from what died, let hours pass, judge, and return what is wrong."""
+        """Recover from the death, let hours pass, judge, and return the fault."""
         _await_the_end_of_the_dead()
         try:
             for recovery, subject in zip(recoveries, subjects, strict=True):
@@ -222,7 +222,7 @@ class Run:
             for subject in subjects:
                 for order in subject.orders:
                     judge(self._world, order)
-        except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
+        except Exception as error:  # noqa: BLE001  # any error of the project's address configuration
             return f"{type(error).__name__}: {error}"
         return ""
 
@@ -230,7 +230,7 @@ class Run:
         return _Job(action.name, subject, self._world.time.offset)
 
     def _begin_anew(self) -> None:
-        """Let what was have nothing to do with what comes."""
+        """Separate the past from everything that follows."""
         Payment.objects.filter(next_poll_at__isnull=False).update(next_poll_at=None)
         self._world.sandbox.control.reset()
 
@@ -259,8 +259,8 @@ def running(
     say: Callable[[str], object],
     suffix: str = "",
 ) -> Iterator[Run]:
-    """Give a run on a test database, whose gateway is an emulator in a thread of this process: it
-    outlives every child.
+    """Give a run on a test database, with an emulator of the gateway in a thread of this process:
+    it outlives every child.
 
     `suffix` is added to the name of the database, for runs beside each other.
     """

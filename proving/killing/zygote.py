@@ -1,7 +1,8 @@
 """The zygote: a process of one thread that has everything loaded and forks a child for each kill.
 
-It is forked before any thread starts, so that no child inherits a lock that nobody will refund; and
-it keeps no connection open, so that each child opens its own, to the database and to the gateway.
+It is forked before any thread starts, so that no child inherits a lock that no thread will release;
+and it keeps no connection open, so that each child opens its own, to the database and to the
+gateway.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class End:
 
 
 class Zygote(Generic[_Job]):
-    """Forks at once; what it is to do must be reachable from here, since only the job itself is
-    sent.
+    """Forks immediately; all that its job uses must be reachable from here, since only the job
+    itself is sent.
     """
 
     def __init__(self, carry: Carry[_Job], begin: Callable[[], object]) -> None:
@@ -47,7 +48,7 @@ class Zygote(Generic[_Job]):
         self._process_id = os.fork()
         if self._process_id == 0:
             self._connection.close()
-            # Ctrl-C reaches the whole group; whoever made the zygote ends it in order
+            # Ctrl-C reaches the whole group; the zygote's maker ends it in order
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             try:
                 begin()
@@ -87,7 +88,7 @@ def _serve(connection: Connection, carry: Carry[Any]) -> None:
 def _here(job: Any, kill_at: int, carry: Carry[Any], tell: Callable[[str], object]) -> End:
     try:
         return End(points=carry(job, kill_at, tell))
-    except BaseException:  # noqa: BLE001  # whatever it is, it is told
+    except BaseException:  # noqa: BLE001  # the parent hears of any error
         return End(fault=traceback.format_exc(limit=-4))
 
 
@@ -105,7 +106,7 @@ def _in_a_child(job: Any, kill_at: int, carry: Carry[Any]) -> End:
         if reading.poll(_LONGEST_SECONDS):
             try:
                 end = reading.recv()
-            except EOFError:  # nobody tells any more: it crashed, or the system killed it
+            except EOFError:  # the child sends nothing more: it crashed, or the system killed it
                 is_over = True
     if end is None and not is_over:
         os.kill(child, signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""`python -m proving mutation`: do the tests notice a change of the code? mutmut changes a copy in
-one place, and runs the tests that come by.
+"""`python -m proving mutation`: do the tests fail for a change of the code? mutmut changes a copy
+in one place, and runs the tests that come by.
 
-What was tried stays in `mutants/`, so a run may be stopped and started again: only functions that
-have changed since, and mutants that had survived, are tried anew. Survivors must be argued in
+The results stay in `mutants/`, so a run may be stopped and started again: it tries again only
+functions that have changed since, and mutants that had survived. Survivors must be argued in
 proving/mutation/survivors.md.
 """
 
@@ -32,12 +32,12 @@ _UNKNOWN: Final = ("not checked", "check was interrupted by user")
 
 @dataclass
 class Module:
-    """What came of the mutants of one module."""
+    """The outcome of one module's mutants."""
 
     name: str
     counts: Counter[str] = field(default_factory=Counter)
     survivors: list[tuple[str, Survivor]] = field(default_factory=list)
-    """The name that mutmut gives it, and what it changes."""
+    """Its name in mutmut, and its change."""
 
     @property
     def is_tried(self) -> bool:
@@ -50,7 +50,7 @@ class Module:
         return sum(self.counts[status] for status in _KILLED)
 
     def equivalent(self, document: str) -> int:
-        """Return how many of its survivors do what the code does, by the document."""
+        """Return how many of its survivors act like the code, by the document."""
         known = set(equivalent(document))
         return sum(survivor in known for _, survivor in self.survivors)
 
@@ -60,7 +60,7 @@ class Module:
 
 
 def main() -> int:
-    """Try the mutants, and say what came of them; 1 when a survivor has no argument, or too many
+    """Try the mutants, and print the outcome; 1 when a survivor has no argument, or too many
     survive.
     """
     parser = argparse.ArgumentParser(
@@ -104,7 +104,7 @@ def _mutmut(*names: str) -> None:
 
 
 def _modules() -> Iterator[Module]:
-    """Yield what is known so far of the modules that have mutants."""
+    """Yield the results so far of the modules that have mutants."""
     from mutmut.mutation.data import SourceFileMutationData
     from mutmut.mutation.diff_apply import get_diff_for_mutant
     from mutmut.stats import status_by_exit_code

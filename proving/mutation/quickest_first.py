@@ -1,8 +1,8 @@
 """A pytest plugin for mutmut: the likeliest and quickest tests run first, since the first that
 fails ends it, and nothing is shrunk.
 
-The tests whose file mirrors the mutant's all run. Of the others that come by, those for which some
-seconds do not suffice are left out, and a mutant may survive for that.
+The tests in the file that mirrors the mutant's all run. Of the others that come by, those that need
+more than some seconds are left out, and a mutant may survive because of that.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put those first whose file mirrors the mutant's, and of each the quickest; leave out what
-    there is no time for.
+    """Put the tests of the mirroring file first, and the quickest of each; leave out those that the
+    time does not suffice for.
     """
     mutant = os.environ.get("MUTANT_UNDER_TEST", "")
     if config.option.collectonly or mutant == "stats" or not _STATISTICS.exists():

@@ -1,4 +1,4 @@
-"""The mutants that no test notices, and the document that argues each of them."""
+"""The mutants that no test catches, and the document that argues each of them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ _ITEM: Final = re.compile(
 
 
 class Survivor(NamedTuple):
-    """A mutant by what it changes, which stays the same when lines and mutants before it come and
-    go.
-    """
+    """A mutant by its change, which stays the same when lines and mutants before it come and go."""
 
     function: str
     was: str
@@ -54,9 +52,7 @@ def argued(document: str) -> Iterable[Survivor]:
 
 
 def equivalent(document: str) -> Iterable[Survivor]:
-    """Yield those that do what the code does, which are under headings that say so: no test can
-    notice them.
-    """
+    """Yield those that act like the code, under headings that say so: no test can catch them."""
     for section in document.split("\n## ")[1:]:
         if section.startswith("Equivalent"):
             yield from argued(section)

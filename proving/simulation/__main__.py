@@ -36,7 +36,7 @@ from tillgate.testing.driver import ShopDriver
 _MOST_LINES: Final = 60
 _MOST_PAYMENTS_OF_AN_ORDER: Final = 2
 _WHO: Final = ("dying", "failing")
-"""The parts of a scope that name somebody."""
+"""The parts of a scope that name an actor."""
 _BACKENDS: Final = ", ".join(
     f"proving.simulation.backends.{name}" for name in ("sqlite3", "postgresql", "mysql")
 )
@@ -122,7 +122,7 @@ def _kinds(text: str) -> frozenset[str]:
 
 
 def _check(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
-    """Refuse what does not go together."""
+    """Refuse arguments that do not go together."""
     if given.only is not None and not 0 <= given.only < given.payments:
         parser.error(
             f"argument --only: there is no order {given.only}: with --payments {given.payments} "
@@ -137,7 +137,7 @@ def _check(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
 
 @ended_by_ctrl_c()
 def main(arguments: list[str] | None = None) -> int:
-    """Simulate what the command line asks for; 1 when an invariant was violated."""
+    """Simulate the worlds that the command line names; 1 when an invariant was violated."""
     parser = _parser()
     given = parser.parse_args(arguments)
     _check(parser, given)
@@ -171,7 +171,7 @@ class _Watch:
 
     @property
     def lines(self) -> list[str]:
-        """What has happened in it."""
+        """The events in it."""
         return [line for _, line in self.world.scheduler.lines]
 
 
@@ -214,8 +214,8 @@ def _play(shop: ShopDriver, given: argparse.Namespace) -> int:
 
 
 def _collect_seldom() -> None:
-    """Let the collector look through what is new only, and seldom: a world makes little garbage
-    that it alone can find.
+    """Let the collector go through new objects only, and seldom: a world makes little garbage that
+    only the collector can find.
     """
     gc.collect()
     gc.freeze()
@@ -233,7 +233,7 @@ def _simulate(
     given: argparse.Namespace,
     watch: _Watch,
 ) -> tuple[Any, str]:
-    """Play a world, and return what came of it, in a sentence too."""
+    """Play a world, and return the outcome, in a sentence too."""
     from proving.simulation.world import simulate
 
     began = time.perf_counter()
@@ -259,7 +259,7 @@ def _endure(
     given: argparse.Namespace,
     watch: _Watch,
 ) -> tuple[Any, str]:
-    """Play an outage, and return what came of it, in a sentence too."""
+    """Play an outage, and return the outcome, in a sentence too."""
     from proving.simulation.outage import endure
 
     endured = endure(shop, seed, given.payments, given.outage, watch=watch)
@@ -274,7 +274,7 @@ def _endure(
 
 
 def _report(violated: Violated, watch: _Watch, given: argparse.Namespace, shop: ShopDriver) -> None:
-    """Say what was violated, and find the smallest world in which it still is."""
+    """Print the violation, and find the smallest world that still has it."""
     seed = watch.world.scheduler.seed
     if given.outage is not None:
         _say("\n".join(watch.lines[-_MOST_LINES:]))
@@ -338,8 +338,8 @@ def _smallest(
 
 
 def _exhaust(shop: ShopDriver, parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
-    """Explore everything within a scope, by who dies and who meets a fault; 1 when an invariant was
-    violated.
+    """Explore everything within a scope, by the actors that die and meet a fault; 1 when an
+    invariant was violated.
     """
     from proving.simulation.exhaustion import Counts, Scope, explore
 
@@ -411,7 +411,7 @@ def _exhaust(shop: ShopDriver, parser: argparse.ArgumentParser, given: argparse.
 
 
 def _asked(text: str) -> dict[str, Any]:
-    """Read how much can happen, and to whom."""
+    """Read how much can happen, and to which actor."""
     from proving.simulation.exhaustion import Scope
 
     names = [field.name for field in fields(Scope)]
@@ -432,7 +432,7 @@ def _asked(text: str) -> dict[str, Any]:
     return asked
 
 
-# What is noted ------------------------------------------------------------------------------------
+# Notes ----------------------------------------------------------------------------------------
 
 
 def _append(results: Path, line: Mapping[str, Any]) -> None:
@@ -458,7 +458,7 @@ def _on_file(results: Path | None, origin: Mapping[str, Any], what: str) -> dict
 
 
 def _origin(orders: int) -> dict[str, Any]:
-    """Say what is simulated, and on what."""
+    """Print the subject of the simulation, and its database."""
     import django
     from django.db import connection
 

@@ -1,8 +1,8 @@
 """A query is compiled once for each shape: compiling takes longer than running it, and the same few
 hundred shapes come again and again.
 
-Two queries have the same shape when they differ in nothing but the values that they compare with.
-What is sent stays what Django makes of a query: now and then one is compiled anew, and compared.
+Two queries have the same shape when they differ only in the values that they compare with. The
+database still gets Django's own SQL: now and then a query is compiled again, and compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["compiled_once"]
 
 _COMPARED_EVERY: Final = 1000
 _LEARNT: Final = ("select", "klass_info", "annotation_col_map", "col_count", "has_extra_select")
-"""What a compiler knows by then, besides the SQL; whoever reads the rows looks at it."""
+"""Knowledge of a compiler besides the SQL; the code that reads the rows uses it."""
 _told: Final = attrgetter(
     *("model", "default_cols", "values_select", "distinct", "low_mark", "high_mark", "max_depth"),
     *("order_by", "standard_ordering", "default_ordering"),
@@ -55,9 +55,7 @@ class _Odd(Exception):
 
 @dataclass
 class _Compiled:
-    """What was made of a query. The query is kept, since the shape names parts of it by their
-    addresses.
-    """
+    """A compiled query. The query is kept, since the shape names parts of it by their addresses."""
 
     sql: str
     query: Query
@@ -68,7 +66,7 @@ class _Compiled:
 
 @contextmanager
 def compiled_once(compared_every: int = _COMPARED_EVERY) -> Iterator[None]:
-    """Remember what was compiled, and compile every so-manieth query all the same, to compare."""
+    """Remember compiled queries, and compile every nth query again, to compare."""
     compile_it, find_converters = SQLCompiler.as_sql, SQLCompiler.get_converters
     known: dict[Hashable, _Compiled] = {}
 
@@ -120,7 +118,9 @@ def _compiled(result: Any) -> tuple[str, tuple[Any, ...]]:
 
 
 def _shape_of(compiler: Any, values: list[Any]) -> Hashable:
-    """Return what decides a query's SQL, and put the values that go with it into a list."""
+    """Return the parts that decide a query's SQL, and put the values that go with it into a
+    list.
+    """
     query = compiler.query
     if (
         type(query) is not Query
@@ -169,7 +169,7 @@ def _column(column: Any) -> Hashable:
 
 
 def _constant(annotation: Any, values: list[Any]) -> Hashable:
-    """Return the shape of what is selected beside the columns: the 1 of `exists()`."""
+    """Return the shape of a selection beside the columns: the 1 of `exists()`."""
     if type(annotation) is not Value or type(annotation.value) is not int:
         raise _Odd
     values.append(annotation.value)

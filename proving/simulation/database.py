@@ -31,19 +31,19 @@ DATABASE_FAULTS: Final = {
     "commit_lost": "server closed the connection unexpectedly, and nothing was committed",
     "commit_unheard": "server closed the connection unexpectedly, and everything was committed",
 }
-"""What a database does to whoever uses it. The last two strike at COMMIT, where nobody can tell
-them apart.
+"""The faults that a database shows its client. The last two strike at COMMIT, where no client can
+distinguish them.
 """
 
 
 class Interposer(Protocol):
-    """What decides whether a fault strikes."""
+    """Decides whether a fault strikes."""
 
     def strikes(self, *faults: str) -> str:
         """Return the fault that strikes here, or nothing."""
 
     def draws(self, *faults: str) -> str:
-        """Return a fault that is to strike, or nothing; who sees it strike notes it."""
+        """Return a fault that is about to strike, or nothing; its observer notes it."""
 
     def note(self, fault: str) -> str:
         """Count a fault that has struck."""
@@ -53,7 +53,7 @@ class Interposer(Protocol):
 
 
 class _Heard(CursorWrapper):
-    """A cursor of which the scheduler hears what comes out."""
+    """A cursor that shows its results to the scheduler."""
 
     _rowcount: int | None = None
 
@@ -87,12 +87,12 @@ class _Heard(CursorWrapper):
 
 
 class Interposed(BaseDatabaseWrapper):
-    """A database connection between which and the database somebody may stand."""
+    """A database connection with room for an interposer."""
 
     interposer: Interposer | None = None
     scheduler: Scheduler | None = None
     recorded: ClassVar[int] = 0
-    """How many lines the timeline was given, so that whoever looks at them knows when to."""
+    """How many lines the timeline was given, so a reader of the lines knows when to look."""
     written: ClassVar[int] = 0
     """How many commits and writes without a transaction came about."""
 
@@ -101,7 +101,7 @@ class Interposed(BaseDatabaseWrapper):
         self.execute_wrappers.append(self._executing)
 
     def make_cursor(self, cursor: Any) -> CursorWrapper:
-        """Let the scheduler hear what is read."""
+        """Let the scheduler hear the rows that are read."""
         return _Heard(cursor, self) if Interposed.scheduler else super().make_cursor(cursor)
 
     @property
@@ -127,7 +127,7 @@ class Interposed(BaseDatabaseWrapper):
         if fault := interposer.strikes("deadlock", "serialization", "disk_full"):
             raise OperationalError(DATABASE_FAULTS[fault])
         result = execute(sql, *rest)
-        # a commit of its own; what returns rows is over when they are read
+        # a commit of its own; a statement that returns rows is over after they are read
         if not self.in_atomic_block and "RETURNING" not in sql:
             Interposed.written += 1
             interposer.dies(f"after an {word}")
@@ -189,8 +189,8 @@ def switching(scheduler: Scheduler, interposer: Interposer) -> Iterator[None]:
             scheduler.pause()
 
     Interposed.interposer, Interposed.scheduler = interposer, scheduler
-    # Nobody acts while another holds a lock, so there is none to pass by: where it can be done, a
-    # world would only have more commits.
+    # No actor acts while another holds a lock, so there is none to skip: where the database can
+    # skip, a world would only have more commits.
     no_skipping = mock.patch.object(given.features, "has_select_for_update_skip_locked", new=False)
     try:
         with mock.patch.object(transaction.Atomic, "__exit__", leaving), no_skipping:

@@ -1,6 +1,4 @@
-"""What may go wrong in a simulated world: kinds of faults, how often each strikes, and when one
-does.
-"""
+"""The faults of a simulated world: their kinds, how often each strikes, and when one does."""
 
 from __future__ import annotations
 
@@ -30,14 +28,16 @@ KINDS: Final = {
     "unusable": (0.0, 0.0, 0.05),
     "slow": (0.1, 0.3, 0.6),
 }
-"""Each kind of fault, and the rates of which a world draws one; of outages and credentials only
-whether they happen. Slow money is no fault, but may be left out like one.
+"""Each kind of fault, and the rates from which a world draws one; of outages and credentials only
+if they happen. Slow money is no fault, but may be left out like one.
 """
 
 
 @dataclass
 class Faults:
-    """Decides for whoever acts whether a fault strikes, by the actor's own stream of chance."""
+    """Decides for the present actor whether a fault strikes, by the actor's own stream of
+    chance.
+    """
 
     scheduler: Scheduler
     rates: dict[str, float]
@@ -63,7 +63,7 @@ class Faults:
         return self.note(fault) if fault else ""
 
     def draws(self, *faults: str) -> str:
-        """Return a fault that is to strike, or nothing; who sees it strike notes it."""
+        """Return a fault that is about to strike, or nothing; its observer notes it."""
         actor, rate = self.scheduler.actor, self.rates[_kind(faults[0])]
         if (
             self.is_calm
@@ -84,7 +84,7 @@ class Faults:
 
     @property
     def interruptions(self) -> int:
-        """How many faults may have ended a process between a commit and what follows it."""
+        """How many faults may have ended a process between a commit and the code after it."""
         return sum(self.struck.get(fault, 0) for fault in ("crash", *DATABASE_FAULTS))
 
     def dies(self, where: str) -> None:

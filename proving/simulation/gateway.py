@@ -1,5 +1,5 @@
 """The gateway of the simulation: the emulator's service, which names the payer in answers and
-notifications, as a gateway may, and whose slow money takes hours or days.
+notifications, as a gateway may, and holds slow money for hours or days.
 """
 
 from __future__ import annotations

@@ -48,13 +48,13 @@ _REFUND_FORWARD: Final = {
 }
 _TAKEN: Final = ("queued", "sending", "unknown", "succeeded")
 _SECRET: Final = re.compile(r"[0-9a-fA-F]{32,}")
-"""A token, a signature, or a key in an address: whatever is unguessable has this form here."""
+"""A token, a signature, or a key in an address: every secret has this form here."""
 _NAME: Final = PAYER_NAME.split()[-1]
-"""What a payer's name is recognised by, in any encoding."""
+"""The part of a payer's name that reveals it, in any encoding."""
 _PERSONAL: Final = re.compile(_NAME, re.IGNORECASE)
 _LONG_ENOUGH: Final = timedelta(minutes=10)
 _LONG_UNUSABLE: Final = timedelta(hours=24)
-"""So long after its time is over a payment of which nothing is known is surely told to a person."""
+"""So long after its time is over, a payment of unknown status surely has a review."""
 _LATELY: Final = timedelta(seconds=15)
 """Longer than the pause in which a payment is not asked about again (I7)."""
 _ABOUT_A_PAID_ONE: Final = ("second-payment", "paid-not-payable", "underpaid")
@@ -118,7 +118,7 @@ class Prepared:
 
 
 class Judge:
-    """What must hold after every step, and what must come about in the end."""
+    """The promises that hold after every step, and those that come true in the end."""
 
     def __init__(self, shop: ShopDriver, service: Service, network: Network, unit: Decimal) -> None:
         self._unit = unit
@@ -155,12 +155,12 @@ class Judge:
         self._applied = Prepared(told.order_by("pk").values_list("payment_id"))
 
     def begin(self) -> None:
-        """Take note of what is there already."""
+        """Take note of the state at the start."""
         self._seen = TimelineEntry.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
 
     @property
     def remembered(self) -> Remembered:
-        """What the verdict on a next step depends on, besides what it finds."""
+        """The memory on which the verdict on a next step depends, besides the world itself."""
         return tuple(sorted(self._statuses.items())), tuple(sorted(self._refund_statuses.items()))
 
     @remembered.setter
@@ -179,7 +179,7 @@ class Judge:
                 self._judge(order_id)
 
     def everything(self) -> None:
-        """Judge every order, so that a change which left no line is found as well."""
+        """Judge every order, to find a change that left no line as well."""
         self._hear()
         for order_id in Order.objects.order_by("pk").values_list("pk", flat=True):
             self._judge(order_id)
@@ -189,7 +189,7 @@ class Judge:
             "a reference was sent in two creations",
         )
 
-    # What is heard --------------------------------------------------------------------------------
+    # Hearing --------------------------------------------------------------------------------------
 
     def _units(self, amount: Decimal) -> int:
         units = amount / self._unit
@@ -198,14 +198,12 @@ class Judge:
         return int(units)
 
     def hear_of_price(self, order_key: str, total: Decimal, *, is_settled: bool = True) -> None:
-        """Take note of what an order costs by now; while it is being changed, that it may cost the
-        one or the other.
-        """
+        """Take note of an order's present price; during a change of it, either price may hold."""
         self._asked.setdefault(order_key, set()).add(total)
         self._prices[order_key] = total if is_settled else min(total, self._prices[order_key])
 
     def hear_of_move(self, order_key: str) -> None:
-        """Take note that an order is in another currency by now."""
+        """Take note that an order is in another currency now."""
         self._moved.add(order_key)
 
     def hear_of_proof(self, notification_key: str) -> None:
@@ -215,8 +213,8 @@ class Judge:
         self._proven.add(notification_key)
 
     def hear_of_applied(self, payment: hooks.Payment, *, is_payable: bool) -> None:
-        """Take note that the shop says a payment has paid an order, and whether it still waited for
-        one when it was told.
+        """Take note that the shop says a payment has paid an order, and whether the order still
+        awaited one at the delivery.
         """
         name, key = payment.reference, payment.order.key
         if not is_payable:
@@ -264,7 +262,7 @@ class Judge:
             is_processing=False,
             status_since__lt=payment.created_at,
         ).exclude(payment_url="")
-        # nobody is led on to pay what the gateway reports paid
+        # no shopper is led on to pay again after the gateway reports paid
         is_under_review = Q(reviews__reported_paid=True)
         if duplicate := earlier.filter(page_closes_at__gt=long).exclude(is_under_review).first():
             self._note(
@@ -274,7 +272,7 @@ class Judge:
             )
 
     def hear_of_given_up(self, order: hooks.Order) -> None:
-        """Take note that the shop is told to give an order up."""
+        """Take note that the shop gets the event to cancel an order."""
         if still := Payment.objects.filter(
             order__key=order.key,
             status__in=("created", "pending"),
@@ -301,8 +299,8 @@ class Judge:
             self._note(f"I12: {what} goes over the network while a transaction is open")
 
     def hear_of_arrival(self, outbox_event: hooks.RemoteEvent) -> None:
-        """Take note of what has arrived over the network: something that is queued, in its turn,
-        and the same at each try.
+        """Take note of an arrival over the network: an event that is queued, in its order, and the
+        same at each try.
         """
         what, key = (
             f"remote outbox event {outbox_event.name} of order {outbox_event.order.key}",
@@ -333,8 +331,7 @@ class Judge:
             self._note(f"I3: {what} says another thing under the same event id", key)
 
     def hear_of_mail(self, told: int, budget: datetime, interval: timedelta) -> None:
-        """Take note of a mail that tells of so many matters; no turn to send one comes sooner after
-        another than is set.
+        """Take note of a mail about so many reviews; two mails keep the interval of the settings.
 
         When it is sent says less: a worker may rest between its turn and its mail, as none should.
         """
@@ -348,10 +345,10 @@ class Judge:
         self._mailed += told
 
     def hear_of_log(self, printed: str, error: BaseException | None) -> None:
-        """Take note of what a log prints, tracebacks and causes included.
+        """Take note of the log's output, tracebacks and causes included.
 
-        It has no secret and no payer's name, and tells of no call within a transaction, nor of a
-        move that a machine's table refused.
+        It has no secret and no payer's name, and shows no call within a transaction, and no move
+        that a machine's table refused.
         """
         if isinstance(error, InsideTransaction):
             self._note(f"I12: {error}")
@@ -380,7 +377,7 @@ class Judge:
         if self.has_heard:
             raise (self._heard or self._network.heard)[0]
 
-    # What is stored -------------------------------------------------------------------------------
+    # Rows -----------------------------------------------------------------------------------------
 
     def of_personal_data(self) -> None:
         """Judge that no row of Tillgate's has the payer's name: the gateway tells it in a field
@@ -523,7 +520,9 @@ class Judge:
     # In the end -----------------------------------------------------------------------------------
 
     def in_the_end(self) -> None:
-        """Judge what must have come about once the gateway answers and worker runs have passed."""
+        """Judge the promises that come true once the gateway answers and worker runs have
+        passed.
+        """
         self.everything()
         told = {
             (one.payment_id, one.reason) for one in Review.objects.filter(payment__isnull=False)
@@ -579,8 +578,8 @@ class Judge:
             self._told_elsewhere(order)
 
     def _told_elsewhere(self, order: Order) -> None:
-        """Others have heard of what was paid and refunded: of each at least once, of the first
-        first, and of nothing else.
+        """The remote systems have received every payment and refund at least once, the first one
+        first, and nothing else.
         """
         heard = self._shop.heard_elsewhere(order.key)
         if heard is None:
@@ -604,9 +603,9 @@ class Judge:
         )
 
     def of_slow_money(self, interruptions: int) -> None:
-        """Judge that shoppers were told when their money was under way, and when it failed.
+        """Judge that shoppers got word when their money was under way, and when it failed.
 
-        A process that ends between its commit and what follows loses what it would have told.
+        A process that ends between its commit and the code after it loses its messages.
         """
         untold: list[str] = []
         for payment in (
@@ -638,7 +637,7 @@ class Judge:
         )
 
     def of_mail(self) -> None:
-        """Judge that a person was mailed of everything that still needs one."""
+        """Judge that staff got mail about every open review."""
         unmailed = Review.objects.filter(mailed_at__isnull=True, resolved_at__isnull=True).first()
         _must(
             not unmailed,
@@ -653,7 +652,7 @@ class Judge:
         )
 
     def _refunded_amount(self) -> None:
-        """Refunds add up, once people have said what became of those that nobody knew of."""
+        """Refunds add up, once staff have said how the unknown ones ended."""
         for payment in Payment.objects.filter(status="paid").order_by("pk"):
             there = self._there(payment)
             assert there
@@ -667,8 +666,8 @@ class Judge:
             unseen = 0
             if (
                 self._service.word(there) == self._service.options.word_paid
-                # what was refunded elsewhere shows in no answer (unspecified 18), and is ours only
-                # once a person has entered it
+                # an external refund shows in no answer (unspecified 18), and is ours only once
+                # staff have entered it
             ):
                 self._contradicted(payment)
                 keys = set(
@@ -712,8 +711,8 @@ class Judge:
             _must(not fault, "I3", fault)
 
     def _contradicted(self, payment: Payment) -> None:
-        """Money that was refunded, and is held not to be, is told to a person once the gateway has
-        said so.
+        """Money that was refunded while the shop holds it is not opens a review once the gateway
+        has reported it.
         """
         for refund in payment.refunds.filter(status="failed", notification_key__in=self._proven):
             told = Review.objects.filter(
@@ -728,7 +727,7 @@ class Judge:
             )
 
     def of_the_unusable(self, references: set[str], now: datetime) -> None:
-        """Judge that a person was told of payments about which no answer could be used for long."""
+        """Judge that payments without a usable answer for long have a review."""
         rows = Payment.objects.filter(
             reference__in=references,
             status__in=("created", "pending"),
@@ -762,7 +761,7 @@ class Judge:
                 f"order {order} was never paid ({said}), and never given up",
             )
             times = self._shop.times_released(order.key)
-            # Not at all, where staff cancelled it: their shop gives it up without being told.
+            # Not at all, where staff cancelled it: their shop cancels it without an event.
             _must(
                 not times or times == 1,
                 "I3",

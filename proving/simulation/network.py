@@ -24,7 +24,7 @@ __all__ = ["CALL_FAULTS", "CREATED_FAULTS", "NOTIFICATION_FAULTS", "Network", "V
 
 _OPERATIONS: Final = {"secure-pay": "pay", "tran-query": "query", "refund": "refund"}
 _TOO_SLOW: Final = ("huge_body", "slow_drip")
-"""What costs real time or memory to play, and has tests of its own."""
+"""Answers that cost real time or memory to play, and have tests of their own."""
 CALL_FAULTS: Final = {
     operation: tuple(
         name
@@ -48,19 +48,17 @@ _FOLLOWED: Final = {
     "pay": ("created", CREATED_FAULTS),
     "refund": ("notification", NOTIFICATION_FAULTS),
 }
-"""What a call sets off besides its answer, and the faults of that; a query sets off nothing."""
+"""The effects of a call besides its answer, and the faults of those; a query has none."""
 
 
 class Violated(AssertionError):
-    """An invariant does not hold; `order_key` tells of which order, where it is one order's."""
+    """An invariant does not hold; `order_key` names the order, where it is one order's."""
 
     order_key = ""
 
 
 class Network(httpx.BaseTransport):
-    """Carries the calls of one account to the gateway; remembers what was sent, for whoever
-    judges.
-    """
+    """Carries the calls of one account to the gateway; remembers the requests, for the judge."""
 
     def __init__(
         self,
@@ -77,13 +75,13 @@ class Network(httpx.BaseTransport):
         self.refunds: Counter[str] = Counter()
         """How often each refund was sent, by the key in the address of its notifications."""
         self.heard: list[Violated] = []
-        """What broke an invariant on the network; raised here, it would be one more error that the
+        """Broken invariants on the network; raised here, one would be one more error that the
         shop's code bears.
         """
         self._caused = defaultdict[tuple[str, bool], deque[float]](deque)
         """When outsiders caused queries of each reference, by returns and otherwise."""
         self.denied: set[str] = set()
-        """The references of which the gateway said once that it knows no such payment."""
+        """The references that the gateway once called unknown."""
         self.unusable: set[str] = set()
         """The references about which no answer can be used."""
         self.dark_until = 0.0

@@ -1,4 +1,4 @@
-"""A gateway that is away for weeks: no query is answered and no notification comes, while people
+"""A gateway that is away for weeks: it answers no query and sends no notification, while shoppers
 pay at payment pages that are still open.
 
 Once it answers again, one worker run must make good every notification that was lost in all that
@@ -27,15 +27,15 @@ _DAY: Final = 86_400.0
 _HOUR: Final = 3600.0
 _WORKER_EVERY: Final = 300.0
 _REST: Final = 301.0
-"""An account whose gateway was silent is tried again within five minutes."""
+"""The worker polls an account whose gateway was silent again within five minutes."""
 _OFTEN_PAYS: Final = 0.85
 _OFTEN_COMES_BACK: Final = 0.5
 
 
 @dataclass(frozen=True)
 class Endured:
-    """What came of an outage: payments that were open when it began, notifications lost, worker
-    runs in vain, and what one worker run then did.
+    """The outcome of an outage: payments that were open when it began, notifications lost, worker
+    runs without effect, and the effects of one worker run afterwards.
     """
 
     seed: int
@@ -60,8 +60,8 @@ class _Outage(SimulatedWorld):
         self._lost_notifications = self._vain_worker_runs = 0
 
     def endure(self, orders: int) -> Endured:
-        """Let it pass, worker run once, and look at what that has made good; then let everything
-        come to its end.
+        """Let it pass, let the worker run once, and count the repaired payments; then let
+        everything come to its end.
         """
         self.judge.begin()
         begins = self.scheduler.seconds + _HOUR
@@ -106,7 +106,7 @@ class _Outage(SimulatedWorld):
         )
 
     def _known_as_paid(self) -> set[str]:
-        """Return the references of the payments whose order the shop has taken for paid."""
+        """Return the references of the payments whose order the shop holds as paid."""
         rows = Order.objects.filter(paid_by__isnull=False).values_list("key", "paid_by__reference")
         return {reference for key, reference in rows if self.shop.times_paid(key) == 1}
 
@@ -145,9 +145,7 @@ class _Outage(SimulatedWorld):
             self.scheduler.pause(_WORKER_EVERY)
 
     def _post(self) -> None:
-        """Lose every notification while the gateway is away; it never learns that nobody heard
-        them.
-        """
+        """Lose every notification while the gateway is away; it never learns that none arrived."""
         if self.scheduler.seconds >= self.network.dark_until:
             return super()._post()
         for attempt in self.service.due_notifications(self.scheduler.seconds):

@@ -1,8 +1,8 @@
-"""Who acts in a simulated world: shoppers, staff, the gateway's notifications, its back office,
+"""The actors of a simulated world: shoppers, staff, the gateway's notifications, its back office,
 attackers and workers.
 
-Each acts at a moment of its own, by its own stream of chance. What they do to the shop runs as a
-process of the shop, which may be killed.
+Each acts at a moment of its own, by its own stream of chance. Acts on the shop run as a process of
+the shop, which may be killed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _RETURN_FAULTS: Final = tuple(
 _DECISION_FAULTS: Final = tuple(
     name
     for name, fault in FAULTS.items()
-    # slow money is drawn by itself
+    # slow money is drawn separately
     if "decision" in fault.occasions and name not in SLOW_MONEY
 )
 _MONEY_MAY_BE_LATE: Final = 0.2
@@ -70,11 +70,11 @@ _DAY: Final = 86_400.0
 _LONGEST_PAUSE: Final = 300.0
 _FORM: Final = "application/x-www-form-urlencoded"
 _REFUSALS: Final = (admission.NotPayable, TillgateError, ShopIsDown)
-"""What an operation says no with; nothing was done."""
+"""The errors with which an operation refuses; nothing was done."""
 
 
 class People:
-    """What each of them does."""
+    """The acts of each actor."""
 
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
@@ -106,8 +106,8 @@ class People:
         """Let the actor have a process of the shop do something; None when it died, its database
         failed, or it refused.
 
-        In what the driver does, `is_drivers`, any error may follow from a fault: a framework that
-        cannot write its session raises its own.
+        During the driver's own work, `is_drivers`, any error may follow from a fault: a framework
+        that cannot write its session raises its own.
         """
         scheduler = self._world.scheduler
         actor = scheduler.actor
@@ -308,7 +308,7 @@ class People:
         be gone to.
         """
         world = self._world
-        # whoever has kept the address of a closed order
+        # a shopper who has kept the address of a closed order
         way = world.shop.pay_path(key) or pay_path(world.shop.plugin, key)
         status, _ = self.visit(
             "POST",
@@ -377,7 +377,7 @@ class People:
             world.faults.note(fault)
 
     def _await_money(self, there: Transaction) -> None:
-        """Let others have to do with a payment whose money is under way."""
+        """Let others act on a payment whose money is under way."""
         world, seconds = self._world, self._world.scheduler.seconds
         chance = Random(f"{world.scheduler.seed}:{there.reference}:awaited")  # repeatable
         actor = world.scheduler.actor
@@ -409,8 +409,8 @@ class People:
             world.scheduler.tell(f"paid the voucher of {there.reference}")
 
     def _say_failed(self, there: Transaction) -> None:
-        """Let the gateway notify that a payment failed, whatever has become of its money; now and
-        then the bank takes money that came back.
+        """Let the gateway notify that a payment failed, with its money in any state; now and then
+        the bank takes money that came back.
         """
         world, chance = self._world, self._chance()
         if there.status == "paid" and not there.refunds and chance.random() < 0.3:
@@ -421,7 +421,7 @@ class People:
     # The shop's staff -----------------------------------------------------------------------------
 
     def editor(self, key: str) -> None:
-        """Change what an order costs."""
+        """Change an order's price."""
         world, total = self._world, self._world.price(self._chance())
         world.judge.hear_of_price(key, total, is_settled=False)
         world.shop.edit_total(key, total)
@@ -438,8 +438,8 @@ class People:
             world.scheduler.tell(f"order {key} is in EUR now")
 
     def closer(self, key: str) -> None:
-        """Close an order that waits to be paid. A shop may refuse to close one that is paid
-        meanwhile, with an error of its own.
+        """Close an order that awaits payment. A shop may refuse to close one that was paid in
+        between, with an error of its own.
         """
         shop = self._world.shop
 
@@ -479,9 +479,7 @@ class People:
             return queueing.queue_refund(payment_id, amount, staff=staff)
 
     def owner(self) -> None:
-        """Look now and then at what needs review, and settle some of it after what the gateway's
-        pages say.
-        """
+        """Look at the reviews now and then, and settle some of them by the gateway's pages."""
         world, chance = self._world, self._chance()
         while not world.is_quiet:
             world.scheduler.pause(chance.uniform(_DAY / 24, _DAY))
@@ -490,7 +488,7 @@ class People:
                     self.settle(review)
 
     def settle(self, review: Review) -> bool:
-        """Settle one matter as the gateway's book shows it, and tell whether there was a way."""
+        """Settle one review by the gateway's book, and tell whether there was a way."""
         fitting = [
             action for action in actions.actions_for(review) if self._is_true(review, action)
         ]
@@ -510,7 +508,7 @@ class People:
         return True
 
     def _errs(self) -> bool:
-        """Tell whether a person presses the wrong button."""
+        """Tell whether staff press the wrong button."""
         rate = self._world.faults.rates["errors"]
         return bool(rate) and not self._world.faults.is_calm and self._chance().random() < rate
 
@@ -530,7 +528,7 @@ class People:
             "refund-contradicted",
         ):
             return not self._amount(review, ReviewAction.RECORD_EXTERNAL_REFUND)
-        # In the end all can be told that could not be delivered.
+        # In the end every event that failed can be delivered.
         return action is not ReviewAction.DISMISS or review.reason != "delivery-failing"
 
     def _may_be_paid(self, review: Review) -> bool:
@@ -551,8 +549,8 @@ class People:
         )
 
     def _amount(self, review: Review, action: ReviewAction) -> Decimal | None:
-        """Return how much more the gateway has refunded than the ledger say, or how much there is
-        to give.
+        """Return how much more the gateway has refunded than the ledger says, or how much there is
+        to refund.
         """
         payment = review.payment
         if payment is None or action not in (
@@ -576,7 +574,7 @@ class People:
         )
         entered = payment.refunds.filter(external=True).values_list("amount", flat=True)
         missing = money.left_of(made * self._world.unit, entered)
-        if review.reason == "refund-contradicted" and review.refund:  # each is entered for itself
+        if review.reason == "refund-contradicted" and review.refund:  # each is entered separately
             missing = min(missing, review.refund.amount)
         return missing or None
 
@@ -609,7 +607,7 @@ class People:
         self._world.service.notification_answered(attempt, status, body)
 
     def attacker(self, key: str) -> None:
-        """Lie to every address of a payment, and to addresses that nobody has."""
+        """Lie to every address of a payment, and to addresses that do not exist."""
         chance = self._chance()
         payment = Payment.objects.filter(order__key=key).order_by("pk").first()
         public = self._world.public_url
@@ -648,7 +646,7 @@ class People:
             world.scheduler.tell(f"back office refunded {cents} cents of {there.reference}")
 
     def worker(self) -> None:
-        """Worker run when something is due, at the world's pace at most, for ever."""
+        """Run the worker when something is due, at the world's pace at most, without end."""
         world, chance = self._world, self._chance()
         vain = 0
         while True:
@@ -656,8 +654,7 @@ class People:
             due = self._next_due()
             if due is None and world.is_quiet:
                 return
-            # What is due and cannot be done, since its gateway is away, is tried less and less
-            # often.
+            # Due work that waits for an absent gateway is tried less and less often.
             vain = 0 if work else vain + 1
             shortest, longest = self._rest()
             wait = (due - world.scheduler.now()).total_seconds() if due else _DAY
@@ -698,7 +695,7 @@ class People:
 
 
 def _short(result: object) -> str:
-    """Return what a trace says of a result: no row's number, since what was rolled back uses one up
+    """Return the trace's text about a result: no row's number, since a rolled-back row uses one up
     in some databases only.
     """
     if isinstance(result, creating.Started):

@@ -1,10 +1,10 @@
 """The scheduler: actors that take turns in one thread, a virtual clock, and chance that a seed
 decides.
 
-An actor is a greenlet. It goes on until it pauses, which it does at calls of the network and after
-commits only: no lock is held there, by I12. Whoever wakes first goes on next; how long each pauses
-is drawn from the stream of its own story, so that leaving other stories out changes nothing in it.
-Nothing here reads a wall clock.
+An actor is a greenlet. It goes on until it pauses, which it does only at calls of the network and
+after commits: no lock is held there, by I12. The actor that wakes first goes on next; the length of
+each pause comes from the stream of the actor's own story, so leaving other stories out changes
+nothing in it. Nothing here reads a wall clock.
 """
 
 from __future__ import annotations
@@ -30,54 +30,54 @@ _T = TypeVar("_T")
 
 
 class Actor:
-    """One process of the world: a request of a shopper, a notification that is carried, a worker, a
-    person of the staff.
+    """One process of the world: a request of a shopper, a notification on its way, a worker, a
+    member of the staff.
     """
 
     def __init__(self, name: str, story: str, chance: Random) -> None:
         self.name, self.story, self.chance = name, story, chance
         self.is_mortal = False
-        """It acts as a process of the shop, which may be killed; a person is not."""
+        """It acts as a process of the shop, which may be killed; shoppers and staff are not."""
         self.is_dead = False
-        """The process has crashed: whatever clean-up its end sets off, it reaches neither the
-        database nor the network.
+        """The process has crashed: the clean-up at its end reaches neither the database nor the
+        network.
         """
         self.path = ""
         """The path of the request from outside that it answers as a process of the shop: a
         notification, a return, the press of a button; or empty.
         """
         self.is_held = False
-        """It acts without a pause: nobody else's turn comes, and the time that it waits passes at
-        once.
+        """It acts without a pause: no other actor gets a turn, and the time that it waits passes
+        immediately.
         """
         self.struck = 0
         """How many faults have struck it."""
         self.proof: tuple[str, int] | None = None
-        """The refund, held to be refused, of which it has heard that it was made, and how many
-        faults had struck it by then.
+        """The refund, held to be refused, that it now knows was made, and how many faults had
+        struck it before.
         """
         self.thread: greenlet
 
     def die(self, where: str) -> Crash:
-        """Return what to raise at the instant of a crash."""
+        """Return the exception to raise at the instant of a crash."""
         self.is_dead = True
         return Crash(f"{self.name} died {where}")
 
 
 class Scheduler:
-    """Whose turn it is, what time it is, and what has happened."""
+    """The present actor, the time, and the events so far."""
 
     def __init__(self, seed: int) -> None:
         self.seconds = _BEGINNING
         self.seed = seed
         self.actor: Actor | None = None
-        """Who acts now; None while the world itself is polled."""
+        """The actor that acts now; None while the code inspects the world itself."""
         self._hub = getcurrent()
         self._waiting: list[tuple[float, int, Actor]] = []
         self._count = 0
         self._actors: dict[str, int] = {}
         self.lines: list[tuple[str, str]] = []
-        """What has happened, a line each, and the story that it belongs to."""
+        """The events so far, a line each, and the story that each belongs to."""
         self._hash = hashlib.sha256()
         self.failure: BaseException | None = None
 
@@ -93,15 +93,15 @@ class Scheduler:
         return self.seconds - _BEGINNING
 
     def time(self) -> float:
-        """Return the time, as the shop reads it; stands in for `time.time`."""
+        """Return the time, as the shop reads it; replaces `time.time`."""
         return self.seconds
 
     def monotonic(self) -> float:
-        """Return the time; stands in for `time.monotonic`."""
+        """Return the time; replaces `time.monotonic`."""
         return self.seconds
 
     def sleep(self, seconds: float) -> None:
-        """Stand in for `time.sleep`."""
+        """Replaces `time.sleep`."""
         self.pause(max(seconds, 0.0))
 
     # Actors ---------------------------------------------------------------------------------------
@@ -114,7 +114,9 @@ class Scheduler:
         story: str,
         after: float = 0.0,
     ) -> Actor:
-        """Begin an actor. What it raises ends the world: acts handle what they expect."""
+        """Begin an actor. An error that escapes it ends the world: acts handle the errors that they
+        expect.
+        """
         self._actors[name] = number = self._actors.get(name, 0) + 1
         # repeatable on purpose
         actor = Actor(
@@ -128,7 +130,7 @@ class Scheduler:
                 action()
             except Crash as crash:
                 self.tell(str(crash))
-            except BaseException as error:  # noqa: BLE001  # handed to whoever runs the world
+            except BaseException as error:  # noqa: BLE001  # handed to the world's runner
                 self.failure = self.failure or error
 
         actor.thread = greenlet(living, self._hub)
@@ -154,7 +156,7 @@ class Scheduler:
 
     @contextmanager
     def in_one_go(self) -> Iterator[None]:
-        """Let nobody else act meanwhile: a request of Django's test client keeps what it knows in
+        """Let no other actor act during it: a request of Django's test client keeps its state in
         its thread, which all actors share.
         """
         actor = self.actor
@@ -172,7 +174,7 @@ class Scheduler:
         return self._waiting[0][0] if self._waiting else None
 
     def step(self) -> Actor | None:
-        """Let the next actor act until it pauses, and return it; None when nobody waits."""
+        """Let the next actor act until it pauses, and return it; None when none waits."""
         if not self._waiting:
             return None
         at, _, actor = heapq.heappop(self._waiting)
@@ -191,14 +193,16 @@ class Scheduler:
             raise self.failure
 
     def hear(self, read: Callable[[], _T]) -> _T:
-        """Return what the actor reads; only who must know all that an actor knows listens."""
+        """Return the value that the actor reads; a subclass that must know all of an actor's
+        knowledge listens.
+        """
         return read()
 
     def hear_rows(self, cursor: Any, read: Callable[[Any], _T]) -> _T:
-        """Return what the actor reads of a statement."""
+        """Return the rows that the actor reads of a statement."""
         return read(cursor)
 
-    # What has happened ----------------------------------------------------------------------------
+    # The trace ------------------------------------------------------------------------------------
 
     def tell(self, what: str, story: str = "") -> None:
         """Write a line of the trace."""

@@ -1,5 +1,5 @@
-"""What stands in for the real world while a simulated one is played: time, chance, network,
-database, threads, log, a shop's functions.
+"""Replacements of the real world while a simulated one is played: time, chance, network, database,
+threads, log, a shop's functions.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ __all__ = ["in_place", "log_that_is_read"]
 
 
 _SLEEPS_SECONDS: Final = (1200.0, 10_800.0, 172_800.0)
-"""How long a process is suspended before it sends a refund: others take it for dead meanwhile, and
-a person may have decided.
+"""How long a process is suspended before it sends a refund: others take it for dead, and staff may
+have decided in between.
 """
 _HOOKS: Final = (
     "tillgate_describe_order",
@@ -111,7 +111,7 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         # which no view of ours may be harmed by
         put(mock.patch.dict(connection.settings_dict, ATOMIC_REQUESTS=True))
         manager = hooks.plugin_manager()
-        # it would be asked what the simulated one leaves open
+        # the real one would answer questions that the simulated one leaves open
         real = manager.unregister(name=ADAPTER_NAME)
         manager.register(adapter, name=ADAPTER_NAME)
         stack.callback(manager.register, real, name=ADAPTER_NAME)
@@ -123,8 +123,8 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
 
 
 class _Chance:
-    """Stands in for `secrets`, `random` and `uuid` in what is simulated: the stream of whoever
-    acts.
+    """Replaces `secrets`, `random` and `uuid` in the simulation: the stream of the present
+    actor.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -149,7 +149,7 @@ class _Chance:
 
 
 class _Inline:
-    """Stands in for a pool of threads: each task is done where it is submitted."""
+    """Replaces a pool of threads: each task is done where it is submitted."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -164,7 +164,7 @@ class _Inline:
         done: Future[Any] = Future()
         try:
             done.set_result(action(*arguments))
-        except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
+        except Exception as error:  # noqa: BLE001  # any error of the address configuration
             done.set_exception(error)
         return done
 
@@ -191,13 +191,13 @@ class _Adapter(GatewayAdapter):
 
 
 class _Handlers:
-    """Stand in for the shop's own functions, which they call."""
+    """Replaces the shop's own functions, and calls them."""
 
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
 
     def for_hook(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what is called in the place of a shop's function."""
+        """Return the replacement of a shop's function."""
         overheard = {
             "tillgate_describe_order": self._described,
             "tillgate_payment_paid": self._paid,
@@ -223,7 +223,7 @@ class _Handlers:
             answer = real(*arguments)
             if way == "after" or not connection.in_atomic_block:
                 raise ShopIsDown("the shop's handler failed")
-            # as the failing save of a row does, whoever catches its error
+            # as the failing save of a row does, even in a handler that catches its error
             transaction.set_rollback(True)
             return answer
 
@@ -244,7 +244,7 @@ class _Handlers:
         return handler
 
     def _given_up(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Let the judge hear that the shop is told to give an order up."""
+        """Let the judge hear that the shop must cancel an order."""
 
         def handler(order: hooks.Order) -> Any:
             self._world.judge.hear_of_given_up(order)
@@ -253,8 +253,8 @@ class _Handlers:
         return handler
 
     def _carried(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Let what is carried over the network take its time, its process die before it arrives or
-        after, and the judge hear of it.
+        """Let a remote event take its time, let its process die before it arrives or after, and let
+        the judge hear of it.
         """
         scheduler, faults, judge = self._world.scheduler, self._world.faults, self._world.judge
 
@@ -275,8 +275,8 @@ class _Handlers:
         return handler
 
     def _paid(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Let staff close an order now and then after it was found payable, and the judge hear what
-        the shop makes of a payment.
+        """Let staff close an order now and then after it was found payable, and let the judge hear
+        the shop's decision about a payment.
         """
         shop, faults, judge = self._world.shop, self._world.faults, self._world.judge
 
@@ -309,7 +309,7 @@ def _handlers_that_fail(world: SimulatedWorld) -> Iterator[None]:
 
 @contextmanager
 def _due_in_one_order() -> Iterator[None]:
-    """Let rows that fall due at the same moment come by their keys, whatever the database."""
+    """Order rows that fall due at the same moment by their keys, on any database."""
     columns, order_by = {(chore.due,) for chore in CHORES}, QuerySet.order_by
 
     def ordering(rows: QuerySet[Any], *names: Any) -> QuerySet[Any]:
@@ -335,7 +335,7 @@ def _requests_in_one_go(scheduler: Scheduler) -> Iterator[None]:
 
 
 class _Mail:
-    """Stands in for a mail to the shop's owner, which the server may refuse, before it is sent or
+    """Replaces a mail to the shop's owner, which the server may refuse, before it is sent or
     after.
     """
 
@@ -379,7 +379,7 @@ class _Reader(logging.Handler):
 
 @contextmanager
 def log_that_is_read(judge: Judge) -> Iterator[None]:
-    """Let the judge hear what every logger tells the root, down to the last detail."""
+    """Let the judge hear every record that a logger passes to the root, down to the last detail."""
     reader, root = _Reader(judge), logging.getLogger()
     level = root.level
     root.addHandler(reader)

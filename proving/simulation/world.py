@@ -1,5 +1,5 @@
-"""A simulated world: a shop with Tillgate on a real database, the emulator's gateway, and people,
-in virtual time and one thread.
+"""A simulated world: a shop with Tillgate on a real database, the emulator's gateway, shoppers and
+staff, in virtual time and one thread.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ _SECONDS_PER_ORDER: Final = (0.3, 1.0, 3.0, 12.0)
 _PACES: Final = (10.0, 60.0, 300.0)
 """How many seconds a worker rests at least while orders come: each world has its own."""
 _SLOW_PACES: Final = (600.0, 3600.0)
-"""And in the days after, when most is about single payments: often enough for what is awaited in
+"""And in the days after, when most work is about single payments: often enough for money that takes
 hours.
 """
 _LATE_SECONDS: Final = (60.0, 7200.0, 172_800.0)
 """How late the gateway's late notifications and late money come: each world has its own, and in
-some a person was quicker.
+some the staff were quicker.
 """
 _DAYS_OF_TROUBLE: Final = 4
 _DAYS_AWAKE: Final = 1.5
-"""So long after the last trouble worker runs come often: whoever must be told of a silent gateway
-is told within a day.
+"""So long after the last trouble worker runs come often: the owner must hear of a silent gateway
+within a day.
 """
 _LONGEST_QUIET: Final = 200 * 86_400.0
 _MIGRATED: Final = ("auth.Permission", "contenttypes.ContentType")
@@ -75,7 +75,7 @@ _PROGRESS_EVERY: Final = 500
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one seed."""
+    """The outcome of one seed."""
 
     seed: int
     orders: int
@@ -133,7 +133,7 @@ class SimulatedWorld:
         self.has_tasks = chance.choice((False, True))
         """Whether the parts of a worker run are processes of their own."""
         self.owner: tuple[str, ...] = ("owner@shop.example",)
-        """Who is mailed of what needs review."""
+        """The addresses that get mail about reviews."""
         self.moved: dict[str, str] = {}
         """The orders that staff moved to another currency."""
         self.is_quiet = False
@@ -141,13 +141,13 @@ class SimulatedWorld:
         """The story of each order."""
         self.steps = 0
         self.progress: Callable[[], object] = lambda: None
-        """Called every now and then, for whoever wants to see how far it is."""
+        """Called every now and then, to show the progress."""
         self._everything_every = _EVERYTHING_EVERY * _FEWEST
         self._shoppers: list[Actor] = []
         self._planned: list[Planned] = []
         self._busy_until, self._settled_at = 0.0, math.inf
 
-    # What people need -----------------------------------------------------------------------------
+    # For shoppers and staff -----------------------------------------------------------------------
 
     def place_order(self, total: Decimal, story: str) -> str:
         """Place an order; nothing happens to the shop's own part of it."""
@@ -225,8 +225,8 @@ class SimulatedWorld:
         return self._outcome()
 
     def finish(self, seconds: float = _LONGEST_QUIET) -> None:
-        """Let nothing go wrong any more and everybody finish, which may take so long, and judge
-        what came of it.
+        """Let nothing go wrong any more and let every actor finish, which may take so long, and
+        judge the outcome.
         """
         self._quieten()
         end = self.scheduler.seconds + seconds
@@ -242,8 +242,8 @@ class SimulatedWorld:
         self.scheduler.tell("the end")
 
     def _worker_at_last(self) -> None:
-        """Worker run once more when the next mail may go and what the accountant settled is due, as
-        workers that never rest do.
+        """Run the worker once more when the next mail may go and the accountant's decisions are
+        due, as workers that never rest do.
         """
 
         def working() -> None:
@@ -260,8 +260,8 @@ class SimulatedWorld:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing has gone wrong for days, so that only what nobody can settle is left, and
-        late looks.
+        """Whether nothing has gone wrong for days, so only unsolvable cases and late polls are
+        left.
         """
         return self.scheduler.seconds > self._settled_at
 
@@ -359,7 +359,7 @@ class SimulatedWorld:
         self.network.unusable.clear()
 
     def _close_the_books(self) -> None:
-        """Let a person settle the refunds that only people can, and compare the ledger with the
+        """Let staff settle the refunds that only staff can, and compare the ledger with the
         gateway's as an owner would.
         """
 
@@ -387,7 +387,7 @@ class SimulatedWorld:
         self._until(lambda: accountant.thread.dead)
 
     def configure(self) -> None:
-        """Let the shop have the accounts as they are by now."""
+        """Let the shop have the accounts in their present form."""
         accounts = {
             alias: {
                 "BASE_URL": "https://gateway.example",
@@ -437,9 +437,9 @@ class SimulatedWorld:
 
 
 def empty_tables() -> None:
-    """Empty the tables of every app, and begin their numbers anew; forget what was cached of them.
+    """Empty the tables of every app, and restart their numbers; forget everything cached of them.
 
-    What `migrate` fills stays: Django looks for a model's content type once in a process.
+    Rows written by `migrate` stay: Django looks for a model's content type once in a process.
     """
     models = [model for model in apps.get_models(include_auto_created=True) if model._meta.managed]
     names = [model._meta.db_table for model in models if model._meta.label not in _MIGRATED]

@@ -1,9 +1,9 @@
-"""`python -m proving storm --payments 1000`: everything at once, on a shop with gunicorn and
-workers, and then what was lost or doubled.
+"""`python -m proving storm --payments 1000`: everything at the same time, on a shop with gunicorn
+and workers; then a count of lost and doubled payments.
 
 One effect: for each payment many copies of its notification come at the same moment, while its
-return page is opened and workers look for it. The shop must be told once; nothing in it keeps a
-second effect out. As many copies of an event go to dj-stripe, to show what the storm is.
+return page is opened and workers poll it. The shop must get one event; nothing in it keeps a second
+effect out. As many copies of an event go to dj-stripe, to show the size of the storm.
 
 Mixed: shoppers check out, pay at the gateway's emulator, pay again, come back or do not, and wait,
 on many connections for some seconds.
@@ -166,7 +166,7 @@ def _peer(database: str, given: argparse.Namespace, say: Any) -> dict[str, Any] 
 
 
 def _tell(result: dict[str, Any]) -> None:
-    """Print what came of the storm on one database."""
+    """Print the outcome of the storm on one database."""
     told, peer, traffic = result["one_effect"], result["peer"], result["mixed"]
     say = partial(_say_of, result["database"])
     say(

@@ -1,5 +1,5 @@
-"""What the storm has the shop do in a process of its own, by `tools.benchmarks.acts`, beside what
-the benchmarks have it do.
+"""Actions of the shop in a process of its own, by `tools.benchmarks.acts`, beside those of the
+benchmarks.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def is_worked() -> bool:
 
 
 def make_due(reference: str) -> None:
-    """Make a payment due now, so that the workers want it too."""
+    """Make a payment due now, to make the workers claim it too."""
     Payment.objects.filter(reference=reference).update(next_poll_at=timezone.now())
 
 
 def compare(paid: list[str]) -> dict[str, Any]:
-    """Compare what the gateway holds as paid, by reference, with the shop: each must have had its
-    one effect, and nothing else any.
+    """Compare the gateway's paid payments, by reference, with the shop: each must have had its one
+    effect, and nothing else any.
     """
     payments = {payment.reference: payment for payment in Payment.objects.select_related("order")}
     effects = Counter(Effect._default_manager.values_list("order_key", flat=True))
@@ -90,4 +90,4 @@ ACTIONS: Final = {
     **action.ACTIONS,
     **{each.__name__: each for each in (addresses, is_worked, make_due, compare)},
 }
-"""What can be asked for, by name."""
+"""The actions by name."""

@@ -1,4 +1,4 @@
-"""Kept-alive connections of raw asyncio, and the tally of what came over them."""
+"""Kept-alive connections of raw asyncio, and the tally of their answers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PATIENCE_SECONDS: Final = 60.0
 
 
 class Unexpected(Exception):
-    """A request was not answered as it should be; the tally has it by then."""
+    """A request did not get its expected answer; the tally has it already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server answered."""
+    """A server's answer."""
 
     status: int
     head: str
@@ -40,7 +40,7 @@ def _header(head: str, name: str) -> str:
 
 
 class Tally:
-    """How long requests took, by kind, and what else than the right answer came."""
+    """How long requests took, by kind, and the wrong answers that came."""
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, list[float]] = defaultdict(list)
@@ -52,7 +52,7 @@ class Tally:
         return sum(map(len, self.seconds.values()))
 
     def fail(self, kind: str, detail: str) -> Unexpected:
-        """Note an error, and return what to raise."""
+        """Note an error, and return the exception to raise."""
         self.errors[f"{kind}: {detail}"] += 1
         return Unexpected(kind, detail)
 
@@ -112,7 +112,7 @@ class Connection:
         return Answer(int(head[9:12]), head, body)
 
     def close(self) -> None:
-        """Close it; the next request opens it anew."""
+        """Close it; the next request opens it again."""
         if self._streams:
             self._streams[1].close()
             self._streams = None
@@ -124,7 +124,7 @@ def get(path: str) -> bytes:
 
 
 def post(path: str, fields: Mapping[str, str], cookie: str = "") -> bytes:
-    """Return the whole request with which a form is sent."""
+    """Return the whole request that sends a form."""
     body = urlencode(fields)
     lines = [
         f"POST {path} HTTP/1.1",

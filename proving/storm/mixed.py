@@ -1,5 +1,5 @@
-"""Mixed traffic: shoppers check out, pay, pay again, come back or do not, and wait, all at once, at
-the emulator of the gateway.
+"""Mixed traffic: shoppers check out, pay, pay again, come back or do not, and wait, all at the same
+time, at the emulator of the gateway.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _Shopper:
 
 
 def _target(url: str) -> str:
-    """Return what a request asks for at an address."""
+    """Return the path and query that a request uses for an address."""
     parts = urlsplit(url)
     return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
@@ -106,7 +106,7 @@ def mixed(
     seed: int,
     say: Say,
 ) -> dict[str, Any]:
-    """Let shoppers buy for so many seconds, and return what that took and how the ledger compare
+    """Let shoppers buy for so many seconds, and return the cost and the ledger's comparison
     afterwards.
     """
     tally, at_gateway = Tally(), Tally()
@@ -190,8 +190,8 @@ async def _trade(shoppers: list[_Shopper], seconds: float, tally: Tally, say: Sa
 
 
 def _paid(emulator: str) -> list[str]:
-    """Return the references of what is paid at the gateway, once its notifications have gone out;
-    or after a while, if they do not.
+    """Return the references of payments paid at the gateway, after its last notification; or after
+    a while, if some never go out.
     """
     until = time.monotonic() + _CALM_SECONDS
     while True:

@@ -22,9 +22,11 @@ from tools.benchmarks.processes import PEER
 __all__ = ["one_effect", "peers_effects"]
 
 _RETURNS: Final = 4
-"""So many browsers open the return page of each payment at once, half of them by POST."""
+"""So many browsers open the return page of each payment at the same moment, half of them by
+POST.
+"""
 _APART_SECONDS: Final = 0.1
-"""A payment is due at once, and its notifications and returns come at moments within this time:
+"""A payment is due immediately, and its notifications and returns come at moments within this time:
 each of the three doors is often the first.
 """
 _WORKER_SECONDS: Final = 0.15
@@ -58,14 +60,12 @@ def one_effect(
     seed: int,
     say: Say,
 ) -> dict[str, Any]:
-    """Send the copies for one payment after the other, and return what that took and what effects
-    it had.
-    """
+    """Send the copies for one payment after the other, and return the cost and the effects."""
     tally = Tally()
     with contextlib.ExitStack() as stack:
         gateway = stack.enter_context(server.running())
-        # No throttle: whoever comes before the payment is paid may ask the gateway, so that many
-        # apply the same answer at once.
+        # No throttle: every caller before the payment is paid may query the gateway, so many apply
+        # the same answer at the same time.
         shop = stack.enter_context(
             open_shop(
                 database, gateway, folder, throttle_seconds=0, worker_seconds=_WORKER_SECONDS
@@ -129,8 +129,8 @@ async def _together(requests: Iterable[Coroutine[Any, Any, None]], chance: Rando
 
 
 def peers_effects(database: str, payments: int, copies: int, say: Say) -> dict[str, Any]:
-    """Send as many copies of each event to dj-stripe, and return what effects they had. Its own
-    errors are told, and are not ours.
+    """Send as many copies of each event to dj-stripe, and return their effects. Its own errors are
+    shown, and are not ours.
     """
     tally = Tally()
     with contextlib.ExitStack() as stack:

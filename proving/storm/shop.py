@@ -33,8 +33,8 @@ class Shop:
     folder: Path
 
     def settle(self, paid: Iterable[str]) -> dict[str, Any]:
-        """Let the workers finish and stop them; return how what the gateway holds as paid, by
-        reference, compares with the shop.
+        """Let the workers finish and stop them; compare the gateway's paid payments, by reference,
+        with the shop.
         """
         references = list(paid)
         until = time.monotonic() + _CALM_SECONDS
@@ -49,8 +49,8 @@ class Shop:
         return settled
 
     def errors(self) -> Counter[str]:
-        """Return what went wrong by the shop's own account. What Django says of an answer is left
-        to who had that answer.
+        """Return the errors that the shop itself logged. Django's lines about an answer are left to
+        the client that got the answer.
         """
         logged = [
             line.split(" ", 2)[1]
@@ -64,7 +64,7 @@ class Shop:
         return +errors
 
     def log(self) -> str:
-        """Return the end of what the shop logged as errors."""
+        """Return the end of the shop's error log."""
         return "\n".join(_lines(self.folder / "errors.log")[-_LINES_KEPT:])
 
     def served(self, path: str) -> list[tuple[str, float]]:

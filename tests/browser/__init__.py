@@ -1,1 +1,1 @@
-"""What people see and do, in a real browser."""
+"""The pages as users see and use them, in a real browser."""

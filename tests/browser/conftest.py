@@ -1,7 +1,7 @@
-"""A browser, a live shop and what every page must be free of. Skipped by name where there is no
+"""A browser, a live shop and the faults that no page may have. Skipped by name where there is no
 chromium; in CI that is a failure.
 
-`pytest tests/browser --update-images` takes the pictures of the documentation anew.
+`pytest tests/browser --update-images` takes the pictures of the documentation again.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Shop:
             self.errors.append(f"{message.text} ({message.location.get('url')})")
 
     def admin(self, path: str, **options: Any) -> Page:
-        """Open a page of the admin as somebody who may do everything."""
+        """Open a page of the admin as staff with every permission."""
         staff = User.objects.create_superuser("anna", "anna@shop.example", "correct horse")
         client = Client()
         client.force_login(staff)

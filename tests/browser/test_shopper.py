@@ -25,7 +25,7 @@ PHONE = {
 
 
 def _focus_on(page: Page, selector: str) -> None:
-    """Press Tab until the element has the focus, as somebody without a mouse does."""
+    """Press Tab until the element has the focus, as a shopper without a mouse does."""
     for _ in range(40):
         if page.locator(selector).first.evaluate("element => element === document.activeElement"):
             return
@@ -95,7 +95,7 @@ def test_notification_moves_waiting_page_on(
     page = shop.open(f"/payments/return/{payment.return_key}/?status={status}")
     expect(page.get_by_role("heading", name=heading)).to_be_visible()
     expect(page.get_by_role("status")).to_have_text("Checking with the payment service…")
-    # who has just paid is not asked to pay
+    # a shopper who has just paid is not asked to pay
     expect(page.get_by_role("link", name="Pay now")).to_have_count(0 if status else 1)
     expect(page.get_by_role("link", name="Choose another payment method")).to_have_count(
         0 if status else 1,
@@ -249,7 +249,7 @@ def test_abandoned_payment_can_be_resumed(
     options: dict[str, Any],
     request: Any,
 ) -> None:
-    """The shopper can pay at once or choose another method."""
+    """The shopper can pay immediately or choose another method."""
     payment = shop.world.start(shop.world.order(), "paypal")
     for step, way in (
         ("Pay now", shop.world.sandbox.base_url),

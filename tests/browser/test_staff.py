@@ -1,4 +1,4 @@
-"""Staff refunds money and deals with what needs review."""
+"""Staff refund money and settle reviews."""
 
 from __future__ import annotations
 

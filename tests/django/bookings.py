@@ -12,7 +12,7 @@ from tillgate.django.models import Order, Payment, Refund
 
 
 def payment(reference: str, amount: str, at: str, **fields: Any) -> Payment:
-    """Write a payment that reached its status at a moment such as 2026-03-01T10:00+00:00; it is
+    """Write a payment that reached its status at a moment in the form 2026-03-01T10:00+00:00; it is
     paid unless `status` says otherwise.
     """
     moment = datetime.fromisoformat(at)

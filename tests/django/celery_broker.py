@@ -10,7 +10,7 @@ __all__ = ["application"]
 
 
 def application(broker: str, queue: str) -> Any:
-    """Return an application that shares its broker with others and its queue with nobody."""
+    """Return an application that shares its broker with others and its queue with none."""
     app = Celery("tillgate-tests", broker=broker)
     app.conf.update(
         task_default_queue=queue,

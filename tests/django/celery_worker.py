@@ -1,5 +1,5 @@
-"""What the worker processes of test_celery.py run: this test project, on the database, the gateway
-and the queue of that test.
+"""The program of the worker processes of test_celery.py: this test project, on the database, the
+gateway and the queue of that test.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.django.celery_broker import application
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 
 SMALL_BATCH = 4
-"""So that no worker takes everything before the other has begun."""
+"""Keeps a worker from taking everything before the other has begun."""
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "tests.django.project"
 project.DATABASES["default"]["NAME"] = os.environ["TILLGATE_WORKER_DATABASE"]

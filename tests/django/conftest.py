@@ -32,7 +32,7 @@ _SERVICES = {"postgresql": 5432, "mariadb": 3306}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip by name what needs a database that this machine lacks; in CI such a skip is a
+    """Skip by name the tests that need a database that this machine lacks; in CI such a skip is a
     failure.
     """
     if project.DATABASE == "sqlite" or _is_reachable():
@@ -54,7 +54,7 @@ def _is_reachable() -> bool:
 
 @pytest.fixture(autouse=True)
 def database(transactional_db: None) -> None:
-    """Every test commits for real: durable transactions and locks are what is tested."""
+    """Every test commits for real: it tests durable transactions and locks."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""What many tests need: a gateway that misbehaves, and payments that are due."""
+"""Helpers for many tests: a gateway that misbehaves, and payments that are due."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def due_in(world: World, payment: Payment) -> float:
 
 @pytest.fixture
 def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Callable[[], object]]]:
-    """What happens first when an account is queried, by its host, or a payment, by its reference;
-    then the sandbox answers.
+    """The code that runs first when an account is queried, by its host, or a payment, by its
+    reference; then the sandbox answers.
     """
     before: dict[str, Callable[[], object]] = {}
     real = hooks.query

@@ -1,4 +1,4 @@
-"""Which account a payment belongs to, and what is said when it is gone or another."""
+"""The account of a payment, and the messages when it is gone or another."""
 
 from __future__ import annotations
 

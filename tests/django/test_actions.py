@@ -470,7 +470,7 @@ def test_remote_event_is_retried_over_network(
 def test_external_refund_entered_unless_view_stale(
     world: World,
 ) -> None:
-    """A newer refund that the person has not seen refuses the entry."""
+    """A newer refund that the clerk has not seen refuses the entry."""
     payment = world.paid_payment()
     world.sandbox.control.reverse(payment.reference)
     actions.poll_now(payment, "ann")
@@ -1029,7 +1029,7 @@ def test_i2_unknown_open_payment_is_not_accepted(
     world: World,
     forgotten: Payment,
 ) -> None:
-    """Accepted, it would stay open for ever, and keep its order waiting."""
+    """Dismissed, it would stay open without end, and keep its order waiting."""
     review = the("payment-unknown")
     assert actions.actions_for(review) == ("poll", "mark-expired")
     with pytest.raises(ActionNotPossible, match=r"^its payment is open: ask again"):
@@ -1112,8 +1112,8 @@ def test_doubtful_answer_closes_unknown_review(
     forgotten: Payment,
     found: Callable[..., None],
 ) -> None:
-    """Else no button would end it: it cannot be accepted while the payment is open, nor let expire
-    from there.
+    """Else no button would end it: the review cannot be dismissed while the payment is open, and
+    offers no force-expire.
     """
     found(amount=Decimal("10.00"))
     world.time.advance(hours=1)
@@ -1675,7 +1675,7 @@ def test_previously_accepted_open_payment_is_retold(
     doubted: Review,
     forgotten: Payment,
 ) -> None:
-    """An older version allowed staff to accept such a review."""
+    """An older version allowed staff to dismiss this review."""
     closing.resolve(doubted.pk, "we know", "ann", dismissed=True)
     world.time.advance(days=1)
     world.run_worker()
@@ -1703,7 +1703,7 @@ def test_settled_payments_review_can_be_accepted(
 def test_i9_staff_question_outruns_older_answer(
     world: World,
 ) -> None:
-    """A person's question is answered by the gateway: only a person's word counts for less."""
+    """The gateway answers the question of staff: only the word of staff counts for less."""
     payment = world.start(world.order())
     read, answer = world.fresh(payment), NotFound(asked_at=timezone.now())
     world.time.advance(seconds=10)

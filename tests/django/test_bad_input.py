@@ -1,5 +1,5 @@
-"""Whatever arrives from outside: never an error page, never rows without end, never a query too
-many (I7).
+"""Any input from outside: never an error page, never rows without end, never a query too many
+(I7).
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ def test_get_without_query_is_notification(
     assert world.fresh(payment).status == "paid"
 
 
-# Who may pay, and who may look --------------------------------------------------------------------
+# Permission to pay, and to look -------------------------------------------------------------------
 
 
 def test_only_shops_own_ticket_pays_order(world: World, strict: Client) -> None:

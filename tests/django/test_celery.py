@@ -1,4 +1,4 @@
-"""The worker as Celery tasks: two worker processes at once, on RabbitMQ and on Redis."""
+"""The worker as Celery tasks: two worker processes together, on RabbitMQ and on Redis."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Workers:
                     "worker",
                     *options,
                 ]
-                # A session of its own, so that a test can kill a worker with its children.
+                # A session of its own lets a test kill a worker with its children.
                 self.processes.append(
                     subprocess.Popen(
                         command,
@@ -157,7 +157,7 @@ def workers(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> Ite
 
 
 def paid_and_due(world: World, count: int) -> list[Payment]:
-    """Return payments that shoppers have paid and nobody has noticed."""
+    """Return payments that shoppers have paid and that the shop does not know as paid."""
     payments = [world.start(world.order()) for _ in range(count)]
     for payment in payments:
         world.shopper_pays(payment)
@@ -177,7 +177,7 @@ def test_two_workers_share_work_without_repeats(
     world: World,
     workers: Workers,
 ) -> None:
-    """Each due payment is queried once, and the shop is told once."""
+    """Each due payment is queried once, and the shop gets one event."""
     workers.start(2)
     payments = paid_and_due(world, MANY)
     for _ in range(6):

@@ -37,7 +37,7 @@ SHOP = "https://shop.example"
 
 
 def told() -> dict[str, str]:
-    """Return what the checks say, by id."""
+    """Return the checks' messages, by id."""
     messages = run_checks(tags=[checks.TAG], databases=["default"])
     assert all(message.hint for message in messages)
     return {
@@ -48,7 +48,7 @@ def told() -> dict[str, str]:
 
 @pytest.fixture
 def sound(settings: Any, world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Settings with which nothing is wrong, whatever database the tests run on, outside of a test
+    """Settings without a fault, for any database that the tests run on, outside of a test
     environment.
     """
     monkeypatch.delattr(mail, "outbox")
@@ -397,7 +397,7 @@ def test_w013_no_account_for_pay_page(sound: Any) -> None:
 @pytest.mark.parametrize(
     ("installed", "urls", "says"),
     [
-        # no address is needed to notice
+        # no address is needed to find it
         (
             ["tillgate"],
             "tillgate",
@@ -549,7 +549,7 @@ def test_e007_isolation_with_stale_locked_reads(
     level: object,
     is_right: bool,
 ) -> None:
-    """What is read under a lock may be old."""
+    """Rows read under a lock may be old."""
     with database(vendor, {"isolation_level": level, "transaction_mode": "IMMEDIATE"}):
         assert set(told()) == (set() if is_right else {"E007"})
 

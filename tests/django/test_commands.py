@@ -42,7 +42,7 @@ from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHE
 
 
 class Terminal(io.StringIO):
-    """What a person would see; not a terminal unless told."""
+    """The output as a user sees it; no terminal unless the test says so."""
 
     def __init__(self, *, is_terminal: bool = False) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Terminal(io.StringIO):
 
 
 def run(*words: str, is_terminal: bool = False) -> tuple[str, int]:
-    """Run the command as typed, and return what it wrote and its exit code."""
+    """Run the command as typed, and return its output and its exit code."""
     out = Terminal(is_terminal=is_terminal)
     try:
         call_command("tillgate", *words, stdout=out, stderr=out, no_color=True)
@@ -310,7 +310,7 @@ def test_loop_survives_dropped_connections(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They are dropped in the middle of a worker run, and the payment is found all the same."""
+    """They are dropped in the middle of a worker run, and the payment is still found."""
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -622,7 +622,7 @@ def test_an_account_can_be_chosen(world: World) -> None:
         CommandError,
         match=r"^--account '': there is no such account; give one of default$",
     ) as caught:
-        run("audit", "--account", "")  # as a script gives it whose variable is not set
+        run("audit", "--account", "")  # as from a script with an unset variable
     assert caught.value.returncode == 2
 
 
@@ -686,7 +686,7 @@ def healthy(world: World, configure: Callable[..., None], settings: Any) -> Worl
 
 
 def findings() -> tuple[dict[str, str], dict[str, str]]:
-    """Return what the doctor found right and what wrong, by name."""
+    """Return the doctor's findings, good and bad, by name."""
     text, code = run("doctor", "--json")
     found = json.loads(text)
     assert found["healthy"] is (code == 0)

@@ -1,5 +1,5 @@
-"""Orders in currencies with no decimals, with two and with three: what people read and type, and
-what moves at the gateway.
+"""Orders in currencies with no decimals, with two and with three: the amounts that users read and
+type, and that move at the gateway.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CURRENCIES = ("JPY", "KWD", "EUR")
 
 @pytest.fixture
 def boss(admin_client: Client) -> Client:
-    """Somebody of the staff who may do everything."""
+    """A member of staff with every permission."""
     return admin_client
 
 
@@ -225,7 +225,7 @@ def test_only_methods_taking_price_are_offered(world: World) -> None:
 def test_order_in_unusable_currency_starts_nothing(
     world: World,
 ) -> None:
-    """The shopper is told that no method takes it."""
+    """The shopper reads that no method takes it."""
     world.takes("JPY")
     order = world.shop.place_order_in("EUR", Decimal("12.50"))
     page = text_of(world.client.get(world.way_to_pay(order)))

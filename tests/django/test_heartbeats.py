@@ -1,4 +1,4 @@
-"""Heartbeats and lanes: written by many at once."""
+"""Heartbeats and lanes: many write them at the same time."""
 
 from __future__ import annotations
 

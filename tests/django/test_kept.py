@@ -100,7 +100,9 @@ def reviews_with(reason: ReviewReason, action: ReviewAction) -> list[Review]:
 
 
 def prepare(review: Review, action: ReviewAction, gateway: Answering) -> dict[str, Any]:
-    """Let gateway and shop be as staff find them, and return what staff give with the decision."""
+    """Bring gateway and shop into the state that staff find, and return the input that staff give
+    with the decision.
+    """
     reason = ReviewReason(review.reason)
     if action in _ASKED_AGAIN:
         assert review.payment

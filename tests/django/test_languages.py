@@ -1,4 +1,4 @@
-"""The languages: every text in those of staff, and what shoppers read in the others."""
+"""The languages: every text in those of staff, and the shoppers' texts in the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What staff find at the gateway and enter here: the number of a payment that no query finds, and
+"""Numbers that staff find at the gateway and enter here: that of a payment that no query finds, and
 the amount that it was paid with.
 """
 
@@ -28,7 +28,7 @@ class ByNumber(ToyPlugin):
     fails = False
 
     @hooks.hookimpl(tryfirst=True)
-    def tillgate_query(  # type: ignore[override]  # pluggy passes what a hook asks for
+    def tillgate_query(  # type: ignore[override]  # pluggy passes the arguments that a hook names
         self,
         account: Account,
         reference: str,

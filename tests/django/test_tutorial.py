@@ -40,7 +40,7 @@ def test_the_smallest_shops_plugin_stays_small() -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run a Python program in a new folder, as somebody would who has never seen this project."""
+    """Run a Python program in a new folder, as a newcomer to this project would."""
     environment = {
         name: value
         for name, value in os.environ.items()

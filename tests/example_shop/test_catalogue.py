@@ -1,5 +1,5 @@
-"""The catalogue: loading it twice changes nothing, its pictures are drawn alike, its prices become
-what the settings say.
+"""The catalogue: loading it twice changes nothing, its pictures are drawn alike, its prices follow
+the settings.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ print(json.dumps({"found": found,
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What a shop of its own, in a process of its own, says of its catalogue: a process has room
-    for one project's settings.
+    """The catalogue of a shop in a process of its own: a process has room for one project's
+    settings.
     """
     folder = tmp_path_factory.mktemp("shop")
     environment = {

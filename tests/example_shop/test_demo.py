@@ -1,5 +1,5 @@
-"""The demonstration: what starts, what ends, and what it says when something is in its way. The
-whole walk is `make demo ONCE=1`.
+"""The demonstration: its starts, its ends, and its messages when something is in its way. The whole
+walk is `make demo ONCE=1`.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def test_local_addresses_ignore_environment_proxy(
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     with Sandbox(Options()) as sandbox:
-        monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # nobody is there
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # nothing listens there
         with demo._running(
             {"gateway": sandbox_at(port := demo._free_port())},
             quiet=True,

@@ -89,7 +89,7 @@ def test_units_start_again_what_ends(name: str) -> None:
 
 
 def test_example_names_every_variable() -> None:
-    """It names no other; what only the demonstration reads is left out."""
+    """It names no other; variables that only the demonstration reads are left out."""
     source = (ROOT / "example_shop/production.py").read_text("utf-8")
     named = set(re.findall(r"os\.environ(?:\.get\(|\[)\s*\"(\w+)\"", source))
     optional = {"PGPORT", "SHOP_HSTS_SECONDS"}

@@ -162,8 +162,8 @@ def test_celery_finds_worker_tasks_and_schedule() -> None:
 
 
 def test_product_reviews_keep_oscars_name() -> None:
-    """Catalogues of all apps are one, and the first app wins: a heading of ours must not rename
-    what shoppers write about a product.
+    """Catalogues of all apps are one, and the first app wins: a heading of ours must not rename the
+    shoppers' product reviews.
     """
     done = run(
         "-c",

@@ -1,5 +1,5 @@
-"""What a gateway plugin returns is checked once at the hook: a wrong value is a clear error, and
-never becomes a status.
+"""A gateway plugin's return values are checked once at the hook: a wrong value is a clear error,
+and never becomes a status.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ WRONG_AMOUNTS = [12.5, "12.50", 12, Decimal("NaN"), Decimal("Infinity")]
 
 
 class Canned:
-    """A gateway plugin that returns what a test gives it."""
+    """A gateway plugin that returns the test's values."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

@@ -1,5 +1,5 @@
-"""The hooks: what can be plugged in without touching the core, and what a bad plugin cannot
-break.
+"""The hooks: the parts that plug in without a change of the core, and the harm that a bad plugin
+cannot do.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class CannedGateway:
 
 
 class LogsCalls:
-    """Wraps whoever answers."""
+    """Wraps every implementation."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -334,7 +334,7 @@ def test_i6_forgotten_return_does_not_send_twice(plug) -> None:  # type: ignore[
 
 @contextmanager
 def answering_asynchronously(answer: httpx.Response | Exception) -> Iterator[list[str]]:
-    """Let AsyncGateway get this answer; yield what it sends."""
+    """Let AsyncGateway get this answer; yield its requests."""
     sent: list[str] = []
 
     def take(http: httpx.Request) -> httpx.Response:

@@ -1,5 +1,5 @@
-"""What is given to a proof and makes no sense is an error that names it and the remedy, and Ctrl-C
-ends a proof with one line.
+"""A senseless argument of a proof is an error that names it and the remedy, and Ctrl-C ends a proof
+with one line.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The fuzzer: its targets by hypothesis, which shrinks what it finds; that it bites; and that a run
-is repeated and gone on with.
+"""The fuzzer: its targets by hypothesis, which shrinks its findings; that it bites; and that a run
+can be repeated and continued.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def test_formerly_accusing_seed_finds_nothing(
 
 
 def found(fuzzer: Fuzzer, only: str, rounds: int = 6) -> list[str]:
-    """Return what some rounds of one target find, as the last line of each report."""
+    """Return the findings of some rounds of one target, as the last line of each report."""
     faults = (fault for seed in range(1, rounds + 1) for fault in fuzzer.run(seed, only).faults)
     return [fault.report.strip().splitlines()[-1] for fault in faults]
 

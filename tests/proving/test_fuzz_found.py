@@ -1,4 +1,4 @@
-"""What the fuzzer has found: each of these was broken once."""
+"""The fuzzer's findings: each of these was broken once."""
 
 from __future__ import annotations
 

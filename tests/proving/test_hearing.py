@@ -1,4 +1,4 @@
-"""The simulator's judge hears what a log prints in production, and finds a payer's name that is
+"""The simulator's judge reads the log as production prints it, and finds a payer's name that is
 stored.
 """
 
@@ -43,7 +43,7 @@ def judge() -> Iterator[Judge]:
 
 
 def verdict(judge: Judge) -> str:
-    """Return what the judge has to say of what it heard, or nothing."""
+    """Return the judge's verdict, or nothing."""
     if not judge.has_heard:
         return ""
     with pytest.raises(Violated) as caught:
@@ -132,7 +132,7 @@ def test_judge_ignores_log_without_secret(judge: Judge) -> None:
 
 @pytest.mark.django_db
 def test_judge_finds_stored_payer_name(judge: Judge) -> None:
-    """It may stand in a text or in JSON."""
+    """It may be in a text or in JSON."""
     judge.of_personal_data()
     order = Order.objects.create(plugin="smallest_shop", key="1", created_at=timezone.now())
     line = TimelineEntry.objects.create(

@@ -1,4 +1,4 @@
-"""What survives a change of the code is argued in the document, or the run says so."""
+"""The document argues each mutant that survives, or the run says so."""
 
 from __future__ import annotations
 

@@ -69,10 +69,10 @@ class Failover:
     lost: str = ""
     """A payment that is begun and paid after the replica is cut off."""
     since: str = ""
-    """When the replica was cut off, to the minute, as people say it."""
+    """When the replica was cut off, to the minute."""
 
     def books(self) -> Any:
-        """Return what the shop knows."""
+        """Return the shop's books."""
         return self.actor.do("books")
 
     def reviews(self) -> list[str]:
@@ -80,7 +80,7 @@ class Failover:
         return sorted(review["reason"] for review in self.books()["reviews"])
 
     def manage(self, *arguments: str) -> str:
-        """Run a subcommand of `manage.py tillgate`, and return what it printed."""
+        """Run a subcommand of `manage.py tillgate`, and return its output."""
         command = [sys.executable, "-m", "django", "tillgate", *arguments]
         ran = subprocess.run(
             command,
@@ -110,7 +110,7 @@ class Failover:
         until(lambda: self.books()["payments"][reference] == "paid", f"payment {reference} is paid")
 
     def refunds(self) -> list[str]:
-        """Return the refunds that the gateway has made of the payment whose refund was queued."""
+        """Return the refunds that the gateway has made of the payment with the queued refund."""
         return [one.amount for one in self.gateway.service.find(self.refunded).refunds]
 
     def cut_off(self) -> None:

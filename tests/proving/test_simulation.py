@@ -1,5 +1,5 @@
-"""The simulator: the same seed plays the same world, everything that is to go wrong does, and what
-is broken is found.
+"""The simulator: the same seed plays the same world, every planned fault strikes, and broken code
+is found.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def simulate(
     driver: str = "tests.smallest_shop.driver:SmallestShopDriver",
     database: str = "sqlite",
 ) -> str:
-    """Run the command as a person would, in a process of its own; return what it printed."""
+    """Run the command as a user would, in a process of its own; return its output."""
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": settings,
@@ -85,7 +85,7 @@ def test_seed_plays_alike_on_every_database(
 def test_recorded_seed_is_not_simulated_again(
     tmp_path: Path,
 ) -> None:
-    """The hash of the seed is printed all the same."""
+    """The hash of the seed is still printed."""
     results = tmp_path / "results.jsonl"
     first = simulate("--seed", "5", "--payments", "2", "--results", str(results)).splitlines()
     again = simulate("--seed", "5", "--payments", "2", "--results", str(results)).splitlines()
@@ -142,7 +142,7 @@ def test_doubly_paid_shop_yields_smallest_trace() -> None:
 
 
 def test_reported_paid_allows_another_payment() -> None:
-    """Its payment page is still open, and nobody is led on to it."""
+    """Its payment page is still open, and no shopper is led on to it."""
     nothing_else = (
         "closings,crashes,credentials,currencies,errors,handlers,outages,sleeps,slow,unusable"
     )
@@ -163,7 +163,7 @@ def test_reported_paid_allows_another_payment() -> None:
     ],
 )
 def test_reports_over_network_are_judged(driver: str, violated: str) -> None:
-    # what is left out already needs not be left out to find the smallest trace
+    # parts left out already need not be left out to find the smallest trace
     harmless = ",".join(set(KINDS) - {"amounts", "handlers"})
     said = simulate(
         "--seed",
@@ -360,7 +360,7 @@ def test_remembered_results_match_repeated_work(program: str) -> None:
 
 @pytest.fixture(scope="module")
 def seen_over_http() -> list[str]:
-    """Return what a driver over HTTP has lived through, a line each."""
+    """Return the events that a driver over HTTP has lived through, a line each."""
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "proving.project",

@@ -1,5 +1,5 @@
-"""The storm: each payment has one effect however many are at it, shoppers get their answers, and
-what is lost or doubled is told.
+"""The storm: each payment has one effect from any number of requests, shoppers get their answers,
+and the command reports lost and doubled payments.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PAYMENTS, COPIES = 5, 8
 def stormed(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """Run the command as a person would, in a process of its own; return how it ended and what it
-    noted.
+    """Run the command as a user would, in a process of its own; return its exit status and its
+    notes.
     """
     results = tmp_path_factory.mktemp("storm") / "results.jsonl"
     little = [

@@ -43,7 +43,7 @@ ORDER = {
 
 
 def signed(parameters: dict[str, Any], *, keep_empty: bool = False) -> dict[str, Any]:
-    """Add what every request needs."""
+    """Add the members that every request needs."""
     whole = {"merchantNo": PUBLISHED_MERCHANT_NO, **parameters}
     texts = {name: _wire_text(value) for name, value in whole.items()}
     return {**whole, "verifySign": signature(texts, PUBLISHED_TEST_TOKEN, keep_empty=keep_empty)}
@@ -100,13 +100,13 @@ class Merchant:
 
 
 def said(answer: Answer) -> Any:
-    """Return what an answer says."""
+    """Return an answer's content."""
     return json.loads(answer.body)
 
 
 @pytest.fixture
 def merchant() -> Callable[..., Merchant]:
-    """Build a merchant whose gateway has the options that are named."""
+    """Build a merchant whose gateway has the named options."""
 
     def build(**options: Any) -> Merchant:
         clock = Clock.standing()
@@ -206,8 +206,8 @@ def merchant_at() -> Callable[[str], HttpMerchant]:
 
 @dataclass
 class Receiver:
-    """A merchant's own server: keeps what it gets, answers what it is told to, the last answer for
-    ever.
+    """A merchant's own server: keeps its requests, and gives the prepared answers, the last one
+    again and again.
     """
 
     url: str = ""

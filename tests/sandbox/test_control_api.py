@@ -1,4 +1,4 @@
-"""The control API does what `Control` does, for the machine itself and nobody else."""
+"""The control API does the same as `Control`, for the machine itself and no other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def action(http: HttpMerchant, method: str, path: str, body: Any = None) -> tupl
     return status, json.loads(answer)
 
 
-# Failure first: who may not.
+# Failure first: callers without permission.
 
 
 @pytest.fixture(params=["0.0.0.0", "::"])
@@ -144,7 +144,7 @@ def test_remote_client_sees_nothing() -> None:
         assert Access().may_look(Request(scope)) is may
 
 
-# Failure: what is not understood.
+# Failure: requests that are not understood.
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_unclear_request_is_refused_with_reason(
     assert len(answer["error"]) > 8
 
 
-# What is promised.
+# Promises.
 
 
 def test_the_clock_is_moved_ahead(sandbox: Sandbox, http: HttpMerchant) -> None:

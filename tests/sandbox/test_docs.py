@@ -1,4 +1,4 @@
-"""The reference page says what is: every switch with its default, every fault, magic amount and
+"""The reference page matches the code: every switch with its default, every fault, magic amount and
 address.
 """
 

@@ -1,4 +1,4 @@
-"""Every fault does what its line says, at the occasions it names, called for by plan, amount or
+"""Every fault acts as its line says, at the occasions it names, called for by plan, amount or
 chance.
 """
 
@@ -166,7 +166,7 @@ def test_cut_is_exact_to_the_byte(merchant: Build) -> None:
     assert answer.raw()[:17] == b"HTTP/1.1 200 OK\r\n"
 
 
-# Who calls for a fault.
+# Callers of a fault.
 
 
 def test_planned_fault_strikes_as_requested(merchant: Build) -> None:

@@ -1,4 +1,6 @@
-"""Notifications and the way back, in process: what they say, when they come, what settles them."""
+"""Notifications and the way back, in process: their content, their times, and the answers that
+settle them.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,7 @@ def test_unacknowledged_notification_repeats_eight_times(
     merchant: Build,
     answer: tuple[int | None, bytes],
 ) -> None:
-    """It follows the schedule and is then given up."""
+    """It follows the schedule and then stops."""
     shop = merchant()
     shop.paid()
     started, sent = shop.clock(), []
@@ -124,7 +126,7 @@ def test_notification_in_flight_is_not_resent(merchant: Build) -> None:
 
 
 def test_second_answer_to_attempt_is_ignored(merchant: Build) -> None:
-    """The attempt is settled by then."""
+    """The attempt is already settled."""
     shop = merchant()
     shop.paid()
     (attempt,) = due(shop)
@@ -141,7 +143,7 @@ def test_unspecified_behaviour_9_any_body_can_acknowledge(merchant: Build) -> No
     assert shop.service.outbox.next_due() is None
 
 
-# What they say (unspecified 8).
+# Content (unspecified 8).
 
 
 def test_payment_notification_uses_familys_words(merchant: Build) -> None:

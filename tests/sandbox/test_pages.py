@@ -30,7 +30,7 @@ def payment_page(http: HttpMerchant, **changes: str) -> str:
 
 
 class Outline(HTMLParser):
-    """Collects what makes a page usable without a mouse or a picture of it."""
+    """Collects the parts that make a page usable without a mouse or a picture of it."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ def test_what_a_merchant_writes_cannot_become_markup(sandbox: Sandbox, http: Htt
         assert "<img" not in html
 
 
-# What is promised.
+# Promises.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a client sends is read strictly to the interface, and a refusal names the field."""
+"""A client's requests are read strictly to the interface, and a refusal names the field."""
 
 from __future__ import annotations
 
@@ -244,6 +244,6 @@ def test_special_characters_in_goods_can_be_allowed(merchant: Build) -> None:
 def test_lone_surrogate_in_goods_is_refused(
     merchant: Build,
 ) -> None:
-    """It is refused whatever characters are allowed, since no page could show it."""
+    """It is refused whichever characters are allowed, since no page could show it."""
     goods = r'[{"goods_name":"Tea \ud83c","quantity":"1"}]'
     refused(merchant(goods_characters="any").pay(goodsInfo=goods), "000023", "half a character")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 REFERENCE = "100017-7Q2MZK4RXW3DA"
 
 
-# What becomes of an answer.
+# The fate of an answer.
 
 
 def test_lost_request_does_nothing(
@@ -199,8 +199,8 @@ def attempt_to(url: str) -> NotificationAttempt:
 
 
 def resolving_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
-    """Let every name have these addresses, and return the list of those that are connected to;
-    nobody answers at any.
+    """Let every name have these addresses, and return the list of those that are connected to; none
+    answers.
     """
     connected: list[str] = []
 
@@ -351,7 +351,7 @@ def test_stop_frees_threads_and_port() -> None:
 def test_foreground_prints_seed_and_address(
     ending: signal.Signals,
 ) -> None:
-    """It ends cleanly when it is told to stop."""
+    """It ends cleanly at a signal to stop."""
     code = (
         "from tillgate.sandbox import Options, serve; serve(Options(seed=99), port=0, "
         "write=lambda line: print(line, flush=True))"

@@ -1,4 +1,4 @@
-"""The three operations and what becomes of a transaction, in process, under every switch."""
+"""The three operations and the life of a transaction, in process, under every switch."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_unknown_path_and_transaction_not_found(merchant: Build) -> None:
         shop.service.decide("1", "pay")
 
 
-# What is promised.
+# Promises.
 
 
 def test_creation_answer_has_every_field(merchant: Build) -> None:

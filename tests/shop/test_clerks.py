@@ -1,4 +1,4 @@
-"""The timeline for clerks, their notes, and who has a review."""
+"""The timeline for clerks, their notes, and the clerk who has a review."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_erased_note_leaves_no_line(world: World) -> None:
     assert not any("hello" in text for text in texts(world, payment.order))
 
 
-# Who has a review ---------------------------------------------------------------------------------
+# Taking a review ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_taken_review_shows_who_has_it(world: World, review: Review) -> None:
 
 
 def test_two_clerks_take_one_review(world: World, review: Review) -> None:
-    """The second reads who has it, and may take it over from there."""
+    """The second reads the name of its holder, and may take it over from there."""
     shop.take_review(str(review.pk), staff="ann")
     with pytest.raises(InvalidRequest, match="ann has it"):
         shop.take_review(str(review.pk), staff="bob")

@@ -1,4 +1,4 @@
-"""Orders found by what staff know of their payments."""
+"""Orders found by the facts that staff know of their payments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands against shipping an order whose money is in doubt."""
+"""The reasons against shipping an order whose money is in doubt."""
 
 from __future__ import annotations
 

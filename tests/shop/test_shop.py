@@ -610,7 +610,7 @@ def test_refused_refund_was_not_withdrawn(world: World) -> None:
 
 
 def test_repeated_key_returns_first_refund(world: World) -> None:
-    """Whatever became of it: on its way, failed, or succeeded long ago."""
+    """In any status: on its way, failed, or succeeded long ago."""
     key = paid_order(world)
     with transaction.atomic():
         queued = shop.refund_order(PLUGIN, key, "4.00", idempotency_key="return 1")

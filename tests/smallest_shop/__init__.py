@@ -1,3 +1,3 @@
-"""The smallest shop: one model, one plugin. What the tutorial "your own shop in ten minutes"
-builds.
+"""The smallest shop: one model, one plugin. The tutorial "your own shop in ten minutes" builds
+it.
 """

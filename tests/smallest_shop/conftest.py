@@ -1,5 +1,5 @@
-"""What was caught is listed at the end of a run: the broken shops and cores, and the scenario that
-noticed each.
+"""List the caught mutants at the end of a run: the broken shops and cores, and the scenario that
+caught each.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import pytest
 from tests.smallest_shop.driver import SmallestShopDriver
 
 CAUGHT = "caught-mutant"
-"""The name under which a test tells what it has caught; a property travels from xdist's workers
-too.
+"""The name under which a test reports its mutant; a property travels from xdist's workers too.
 """
 
 

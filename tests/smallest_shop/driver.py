@@ -70,8 +70,8 @@ class SmallestShopDriver(ShopDriver):
 
 
 class BareShopDriver(SmallestShopDriver):
-    """Orders that Tillgate does not know before their first payment, led to Tillgate's own page
-    whatever becomes of them.
+    """Orders that Tillgate does not know before their first payment, led to Tillgate's own page in
+    any status.
 
     For the tests of the Django app, which must hold for a shop that registers nothing.
     """

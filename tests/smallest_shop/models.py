@@ -1,4 +1,4 @@
-"""An order: what it costs, and how it stands."""
+"""An order: its price, and its status."""
 
 from django.db import models
 

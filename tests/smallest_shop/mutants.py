@@ -1,4 +1,4 @@
-"""Shops and cores that are broken on purpose, each in one way, and the scenario that must notice
+"""Shops and cores that are broken on purpose, each in one way, and the scenario that must catch
 it.
 """
 
@@ -57,7 +57,7 @@ _log = logging.getLogger("tillgate")  # the logger of the core, which the judge 
 
 
 def misfits(text: str) -> bool:
-    """Tell whether a mutant failed since it cannot be called as what it replaces."""
+    """Tell whether a mutant failed because its signature differs from the original's."""
     return (
         re.search(
             r"unexpected keyword argument|required positional argument|positional arguments? but",
@@ -69,8 +69,8 @@ def misfits(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Mutant:
-    """What is broken, the scenario that notices it, how to break it, and what is raised if not an
-    assertion.
+    """The broken part, the scenario that catches it, how to break it, and the error raised if not
+    an assertion.
     """
 
     name: str
@@ -81,16 +81,16 @@ class Mutant:
 
 MUTANTS: list[Mutant] = []
 MUTANTS_OF_THE_KIT: list[Mutant] = []
-"""Those that break what the simulator does not play: it looks at no page, sells nothing otherwise,
-places no order wrongly, edits no order in mid-outbox event, repeats no idempotency key, asks of
-what was given up only in the end, and its gateway takes every payment in its currency, whatever it
-says.
+"""Mutants of things that the simulator does not play: it looks at no page, sells in one way, places
+no order wrongly, edits no order during an outbox event, repeats no idempotency key, asks about
+released orders only in the end, and its gateway takes every payment in its currency, whichever it
+names.
 """
 MUTANTS_OF_ROW_LOCKS: list[Mutant] = []
 """Those that only a database shows on which several transactions write at a time: not SQLite."""
 MUTANTS_OF_THE_SIMULATOR: list[Mutant] = []
-"""Those that break what the kit does not play, and so name no scenario: no driver makes its shop's
-own code swallow a failure, and no gateway of the kit names a payer.
+"""Mutants of things that the kit does not play, without a scenario: no driver makes its shop's own
+code swallow a failure, and no gateway of the kit names a payer.
 """
 _Breaks = Callable[[pytest.MonkeyPatch], None]
 
@@ -506,14 +506,14 @@ def _swallows(
     answer: object,
     key_of: Callable[[Any], str],
 ) -> None:
-    """Let a function read its order first, and hide whatever goes wrong."""
+    """Let a function read its order first, and hide every failure."""
     real = getattr(plugin, hook)
 
     def hushed(value: Any) -> object:
         try:
             ShopOrder.objects.select_for_update().get(pk=key_of(value))
             return real(value)
-        except Exception:  # noqa: BLE001  # that is what is wrong with it
+        except Exception:  # noqa: BLE001  # the fault of this mutant
             _log.exception("never mind")
             return answer
 
@@ -683,7 +683,7 @@ def takes_a_handler_that_raised_for_done(patch: pytest.MonkeyPatch) -> None:
         try:
             with transaction.atomic():
                 return handlers._payment_paid(order, outbox_event)
-        except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
+        except Exception as error:  # noqa: BLE001  # any error of the project's code
             return type(error).__name__
 
     patch.setitem(handlers.HANDLERS, OutboxEventKind.PAYMENT_PAID, hushed)

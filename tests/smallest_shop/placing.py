@@ -1,6 +1,4 @@
-"""What a checkout does: it writes an order, and registers it with Tillgate in the same
-transaction.
-"""
+"""A checkout's work: it writes an order, and registers it with Tillgate in the same transaction."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ __all__ = ["place", "unregistered"]
 
 @transaction.atomic
 def place(total: Decimal, currency: str = "USD", plugin: str = "smallest-shop") -> ShopOrder:
-    """Place an order that waits to be paid. One that costs nothing is paid at once."""
+    """Place an order that awaits payment. One that costs nothing is paid immediately."""
     order = ShopOrder.objects.create(
         total=total,
         currency=currency,
@@ -28,5 +26,7 @@ def place(total: Decimal, currency: str = "USD", plugin: str = "smallest-shop") 
 
 
 def unregistered(total: str = "12.50") -> str:
-    """Return the key of an order that Tillgate is not told of: its payment is its first sign."""
+    """Return the key of an order that is not registered with Tillgate: its payment is its first
+    sign.
+    """
     return str(ShopOrder.objects.create(total=Decimal(total)).pk)

@@ -35,7 +35,7 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
 
 @hookimpl
 def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
-    """Mark the order paid, if it is open and costs no more by now, and book the money that came."""
+    """Mark the order paid, if it is open and still costs no more, and book the money that came."""
     open_order = ShopOrder.objects.filter(pk=payment.order.key, status="open")
     booked = {"status": "paid", "paid_amount": payment.amount, "times_paid": F("times_paid") + 1}
     if open_order.filter(total__lte=payment.amount).update(**booked):
@@ -45,7 +45,7 @@ def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
 
 @hookimpl
 def tillgate_order_unpaid(order: Order) -> None:
-    """Cancel the order that nobody paid."""
+    """Cancel the unpaid order."""
     ShopOrder.objects.filter(pk=order.key, status="open").update(
         status="cancelled",
         times_released=F("times_released") + 1,

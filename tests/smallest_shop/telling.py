@@ -1,8 +1,8 @@
 """The smallest shop once more, for proofs only: it reports payments and refunds to others over the
 network, and slow money to the shopper.
 
-The smallest shop's own functions do the shop's work, even when others stand in their places.
-Reports are kept in files, which outlive their sender.
+The smallest shop's own functions do the shop's work, even when others replace them. Reports are
+kept in files, which outlive their sender.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class TellingShop:
 
     @hookimpl
     def tillgate_event(self, event: Event) -> None:
-        """Have the shopper told that money is under way, and that it came to nothing."""
+        """Tell the shopper that money is under way, and that it came to nothing."""
         is_over = event.fields.get("was_under_way") and event.name != "payment.paid"
         name = "waits" if event.name == "payment.processing" else "failed" if is_over else ""
         payment = find_payment(NAME, reference=event.reference) if name else None

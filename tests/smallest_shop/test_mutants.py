@@ -55,7 +55,7 @@ COMMONEST = {
     "lets refunds exceed the payment",
     "closes orders on a wrong merchant number",
 }
-"""What payment plugins get wrong most often."""
+"""The most frequent mistakes of payment plugins."""
 
 
 @pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.name.replace(" ", "-"))

@@ -19,7 +19,7 @@ def test_order_repriced_after_description_stays_unpaid(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A person is told."""
+    """It opens a review."""
     payment = world.start(world.order("12.50"))
     world.shopper_pays(payment)
     call = hooks.call_owner

@@ -1,5 +1,5 @@
-"""The kit notices a handler that locks no row, on a database where another transaction may write
-meanwhile.
+"""The kit catches a handler that locks no row, on a database where another transaction may write in
+between.
 """
 
 from __future__ import annotations

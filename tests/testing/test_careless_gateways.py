@@ -1,5 +1,5 @@
 """Careless variants of the scaffold's gateway plugin, each of which loses money, loses a payment or
-leaks a secret: the kit's scenario notices.
+leaks a secret: the kit's scenario catches each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from tillgate.testing.gateway_driver import GatewayDriver
 
 
 class Careless(NamedTuple):
-    """A variant: the scenario that must notice, and texts of the plugin with what replaces each."""
+    """A variant: the scenario that must catch it, and texts of the plugin with their
+    replacements.
+    """
 
     scenario: str
     changes: dict[str, str]
@@ -428,7 +430,7 @@ def test_careless_plugin_is_noticed(name: str, scaffold: tuple[str, type[Gateway
 
 
 def test_scaffold_plugin_is_careful(scaffold: tuple[str, type[GatewayDriver]]) -> None:
-    """Every scenario that notices a variant holds on the plugin as it was written."""
+    """Every scenario that catches a variant holds on the original plugin."""
     source, driver = scaffold
     for scenario in sorted({one.scenario for one in VARIANTS.values()}):
         play(scenario, driver, _module("careful", source))

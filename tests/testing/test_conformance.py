@@ -1,5 +1,5 @@
-"""The conformance kit, as a plugin author's project sees it: how a scenario is declined, and what
-is reported.
+"""The conformance kit, as a plugin author's project sees it: how to decline a scenario, and the
+report.
 """
 
 from __future__ import annotations
@@ -353,7 +353,7 @@ PAGES = ROOT / "src/tillgate/testing"
 
 
 def rows(heading: str, name: str = "README") -> dict[str, str]:
-    """Return what the reference's table or list under a heading says, by each name that a line
+    """Return the lines of the reference's table or list under a heading, by each name that a line
     begins with.
     """
     page = (PAGES / f"{name}.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""The proxy passes everything on, and plays each fault for as many calls as it was told."""
+"""The proxy passes everything on, and plays each fault for as many calls as ordered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ORDER = {"id": "7", "orderTotal": "12.50", "currencyCode": "PLN", "lines": [{"am
 
 
 class Emulator(BaseHTTPRequestHandler):
-    """Answers every request with what it got."""
+    """Answers every request with its own content."""
 
     def _serve(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -52,7 +52,7 @@ MUTANTS: dict[str, tuple[str, Breaks]] = {}
 
 
 def mutant(scenario: str) -> Callable[[Breaks], Breaks]:
-    """Add a broken plugin, and the scenario that must notice."""
+    """Add a broken plugin, and the scenario that must catch it."""
 
     def add(breaks: Breaks) -> Breaks:
         MUTANTS[breaks.__name__] = scenario, breaks

@@ -1,4 +1,4 @@
-"""The search for secrets: it must find what is planted, or it is worth nothing."""
+"""The search for secrets: it must find a planted one, or it is worth nothing."""
 
 from __future__ import annotations
 

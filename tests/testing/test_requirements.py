@@ -1,4 +1,6 @@
-"""The extra `testing` asks for what `tillgate.testing` uses, and for no tool of our own tests."""
+"""The extra `testing` asks for the packages that `tillgate.testing` uses, and for no tool of our
+own tests.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search for what is wrong with a catalogue finds it, and nothing in one that is right."""
+"""The search for faults of a catalogue finds them, and nothing in a right one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The world of a shop's tests, in what a shop's author relies on and no scenario of ours happens to
-use.
+"""The world of a shop's tests: the parts that a shop's author relies on and no scenario of ours
+happens to use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tillgate.testing.world import World
 
 
 class Browser:
-    """Answers as a shop whose pay page leads elsewhere, and notes what it was asked."""
+    """Answers as a shop whose pay page leads elsewhere, and notes its requests."""
 
     def __init__(self, *answers: tuple[int, str]) -> None:
         self.answers, self.asked = list(answers), list[tuple[str, str, Any]]()
@@ -34,7 +34,7 @@ class Browser:
 def choose(*answers: tuple[int, str]) -> list[tuple[str, str, Any]]:
     browser = Browser(*answers)
     shop: Any = SimpleNamespace(pay_path=lambda key: f"/orders/{key}/pay/?lang=en")
-    # what these tests need of them
+    # the parts that these tests need
     world = World(shop, GATEWAY, time=None, client=browser, configure=None)  # type: ignore[arg-type]
     assert world.choose("7").get("Location") == answers[-1][1]
     return browser.asked[1:]
@@ -93,7 +93,7 @@ def test_missing_payment_page_error_quotes_shop(
 ) -> None:
     shop: Any = SimpleNamespace(pay_path=lambda key: "/pay/", plugin="shop")
     browser: Any = SimpleNamespace(post=lambda path, data: HttpResponse(page, status=409))
-    # what this test needs of them
+    # the parts that this test needs
     world = World(shop, GATEWAY, time=None, client=browser, configure=None)  # type: ignore[arg-type]
     with pytest.raises(
         AssertionError,

@@ -1,4 +1,4 @@
-"""The audit of the dependencies says what it knows, and when it knows nothing."""
+"""The audit of the dependencies reports its knowledge, and its lack of knowledge."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The benchmarks run and write a page where every figure says how it was made. What the figures are
-is nobody's promise.
+"""The benchmarks run and write a page where every figure says how it was made. The tests promise no
+figure.
 """
 
 from __future__ import annotations

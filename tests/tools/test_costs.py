@@ -1,4 +1,4 @@
-"""The page about costs shows what the command measures."""
+"""The page about costs shows the command's measurements."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The generated parts of the documentation are what their commands write, and the commands write
-what is there.
+"""The generated parts of the documentation match their commands' output, and the commands describe
+the code.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def test_the_architecture_follows_its_table(monkeypatch: pytest.MonkeyPatch) -> 
 def test_reference_documents_every_hook(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has the parameters, what the hook does, and when it is called."""
+    """It has the parameters, the effect of the hook, and the time of its call."""
     (page,) = hooks.pages().values()
     names = [name for name in vars(hookspecs) if name.startswith("tillgate_")]
     assert re.findall(r"^- `(tillgate_\w+)\(", page, re.MULTILINE) == names

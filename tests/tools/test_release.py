@@ -157,7 +157,7 @@ def test_changed_file_in_wheel_is_found(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Return what runs a release of empty archives, with two trials; one fails."""
+    """Return a function that runs a release of empty archives, with two trials; one fails."""
 
     def build(one: Distribution, into: Path, _: str) -> None:
         one.wheel(into).touch()

@@ -1,4 +1,4 @@
-"""One exchange with the service: what is written, and what an answer proves (Endpoints, Errors;
+"""One exchange with the service: the request, and the proof in an answer (Endpoints, Errors;
 unspecified 5, 7, 12, 13, 14, 20).
 """
 
@@ -62,7 +62,7 @@ INCONCLUSIVE: dict[str, Any] = {
     "query": AnswerNotUnderstood,
     "refund": OutcomeUnknown,
 }
-"""What an answer that proves nothing becomes."""
+"""The outcome of each answer that proves nothing."""
 ODD_STATUSES = (100, 101, 300, 301, 302, 304, 307, 429, 500, 502, 503, 504, 599, 600, 999)
 BROKEN_BODIES = [
     pytest.param(b"", id="empty"),
@@ -121,7 +121,7 @@ def test_429_5xx_and_redirects_prove_nothing(
     code: str,
     status: int,
 ) -> None:
-    """This holds whatever the body says."""
+    """This holds for any body."""
     with pytest.raises(INCONCLUSIVE[operation], match=f"HTTP {status}") as caught:
         READ[operation](
             credentials(),
@@ -465,7 +465,7 @@ def test_unspecified_behaviour_12_000022_needs_400(status: int) -> None:
 
 
 def test_unspecified_behaviour_12_000000_answers_nothing() -> None:
-    """000000 says nothing about what a query asked."""
+    """000000 says nothing about the payment that a query named."""
     with pytest.raises(
         AnswerNotUnderstood,
         match="it says 000000 'system error', which is no refusal",
@@ -722,7 +722,7 @@ def test_unspecified_behaviour_7_missigned_refusal_inconclusive() -> None:
             READ[operation](credentials(), answered(not_found, 400))
 
 
-# --- what is written
+# --- requests
 
 
 @pytest.mark.parametrize("field", ["ipn_url", "callback_url"])

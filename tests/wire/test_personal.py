@@ -1,5 +1,5 @@
-"""What is kept of a message from outside: the fields of a list, and no address or card number in
-any text.
+"""The stored parts of a message from outside: the fields of a list, and no address or card number
+in any text.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ class ChoosingDriver(ShopDriver):
         return str(payment.pk)
 
     def place_order_in(self, currency: str, total: Decimal) -> str:
-        """The provider tells the way to pay such a row only where the account takes it; whoever
-        guesses it gets no further.
+        """The provider names the way to pay this row only where the account takes it; a guess gets
+        no further.
         """
         payment = Payment.objects.create(
             order=Order.objects.create(),

@@ -1,6 +1,4 @@
-"""The system checks: each finds what is wrong and names the line to add; the README lists them
-all.
-"""
+"""The system checks: each finds its fault and names the line to add; the README lists them all."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ TOY = GatewayProfile(
 
 
 class Toy:
-    """The gateway and its plugin: it keeps what it was asked for, and everything is paid."""
+    """The gateway and its plugin: it keeps its requests, and everything is paid."""
 
     def __init__(self) -> None:
         self.asked: dict[str, PaymentRequest] = {}
@@ -97,7 +97,7 @@ class Toy:
 
 @pytest.fixture
 def toy(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
-    """The gateway, whose plugin is installed, and which the account of the settings is at."""
+    """The gateway of the settings' account, whose plugin is installed."""
     monkeypatch.setattr(
         profile,
         "_plugins_own",

@@ -1,5 +1,5 @@
-"""What the provider answers to the library: where to pay, who came to the library's addresses, and
-what cannot be done.
+"""The provider's answers to the library: the address to pay at, the visitors of the library's
+addresses, and the impossible acts.
 """
 
 from __future__ import annotations
@@ -394,7 +394,7 @@ def test_a_static_address_knows_no_other_payment(world: World, body: str) -> Non
 def test_foreign_reference_does_not_change_payment(
     world: World,
 ) -> None:
-    """The payment in the address counts, whatever reference the call carries."""
+    """The payment in the address counts, not the reference that the call carries."""
     payment, other = bill(), bill()
     for one in (payment, other):
         world.client.get(way_of(one))
@@ -406,13 +406,13 @@ def test_foreign_reference_does_not_change_payment(
     assert (answer.status_code, world.queries()) == (404, 0)
 
 
-# What cannot be done ------------------------------------------------------------------------------
+# Impossible acts ----------------------------------------------------------------------------------
 
 
 def test_money_for_cancelled_payment_needs_review(
     world: World,
 ) -> None:
-    """A cancelled payment cannot be started, and its late money waits for a person."""
+    """A cancelled payment cannot be started, and its late money waits for staff."""
     payment = bill()
     way = way_of(payment)
     world.client.get(way)
@@ -432,7 +432,7 @@ def test_money_for_cancelled_payment_needs_review(
 def test_money_racing_cancellation_needs_review(
     world: World,
 ) -> None:
-    """Money that comes before the library writes the cancellation waits for a person."""
+    """Money that comes before the library writes the cancellation waits for staff."""
     payment = bill()
     world.client.get(way_of(payment))
     # the library goes on with `change_status`, unless the process dies
@@ -480,7 +480,7 @@ def test_overwritten_row_cannot_cancel_paid_payment(world: World) -> None:
 def test_untold_paid_payment_cannot_be_cancelled(
     world: World,
 ) -> None:
-    """This holds even before the shop has been told of the money."""
+    """This holds even before the shop has heard of the money."""
     payment = bill()
     world.client.get(way_of(payment))
     attempt = attempt_of(payment)

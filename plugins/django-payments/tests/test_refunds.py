@@ -1,5 +1,5 @@
-"""Refunds through the library's own `payment.refund()`: the row tells of money that has moved,
-once, whatever the library writes.
+"""Refunds through the library's own `payment.refund()`: the row shows the money that has moved,
+once, even after the library's writes.
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ def test_withdrawn_refund_is_not_called_refused(
 ) -> None:
     """The same holds for a refund that staff found not done."""
     payment, given = bought(world), settings.TILLGATE
-    settings.TILLGATE = given | {"ACCOUNTS": {}}  # so that it waits
+    settings.TILLGATE = given | {"ACCOUNTS": {}}  # so it waits
     payment.refund(Decimal("5.00"))
     withdraw(Refund.objects.get().pk, staff="ann")
     settings.TILLGATE = given
@@ -451,7 +451,7 @@ def test_full_refund_excludes_refunds_under_way(
 def test_refund_leaves_row_waiting_elsewhere(
     world: World,
 ) -> None:
-    """The row is waiting for another provider by now."""
+    """The row already waits for another provider."""
     payment = bought(world)
     Payment.objects.update(status="waiting", variant="invoice")
     queueing.refund(attempt_of(payment).pk, "12.50")

@@ -1,4 +1,4 @@
-"""What becomes of the shop's row: once, forward only, under its lock, with the library's signal."""
+"""The changes of the shop's row: once, forward only, under its lock, with the library's signal."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ def test_money_confirms_row_moved_elsewhere(
 
 
 def test_row_waiting_elsewhere_is_not_rejected(world: World) -> None:
-    """It is waiting for another provider by now."""
+    """It already waits for another provider."""
     payment = bill(variant="alipay")
     started(world, payment)
     Payment.objects.update(variant="invoice")
@@ -402,7 +402,7 @@ def test_row_hidden_by_manager_gets_money(
 def test_double_payment_skips_success_page(
     world: World,
 ) -> None:
-    """The shopper is told about the second payment instead."""
+    """The shopper reads about the second payment instead."""
     payment = bill(variant="online")
     first, second = world.start(str(payment.pk)), world.start(str(payment.pk), "paypal")
     world.shopper_pays(first)

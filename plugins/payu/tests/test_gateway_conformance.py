@@ -29,7 +29,7 @@ class TestFake(GatewayConformance):
 
 
 class TestSimulator(GatewayConformance):
-    """The scenarios that software of other people can play."""
+    """The scenarios that foreign software can play."""
 
     driver = SimulatorDriver
     declined: ClassVar[dict[str, str]] = {

@@ -1,8 +1,8 @@
 """PayU's sandbox: only with PAYU_SANDBOX, and never in CI. It needs the internet.
 
 `PAYU_SANDBOX=1` takes the public test point of sale, which PayU publishes; PAYU_POS_ID,
-PAYU_CLIENT_ID, PAYU_CLIENT_SECRET and PAYU_SECOND_KEY name one of your own. Nobody can pay there
-without a browser: the tests create, query and close.
+PAYU_CLIENT_ID, PAYU_CLIENT_SECRET and PAYU_SECOND_KEY name one of your own. Paying there takes a
+browser: the tests create, query and close.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The hooks on the fake PayU: what the conformance kit does not ask of every gateway."""
+"""The hooks on the fake PayU: the promises that the conformance kit does not ask of every
+gateway.
+"""
 
 from __future__ import annotations
 
@@ -176,7 +178,7 @@ def test_lines_that_do_not_add_up_become_one(
 
 
 def test_address_is_written_as_payu_asks(wire: Wire, account: Account) -> None:
-    """Eight groups of IPv6, and the machine itself for a shopper whose address nobody knows."""
+    """Eight groups of IPv6, and the machine itself for a shopper with an unknown address."""
     created(account, shopper_ip="2001:db8::1")
     created(account)
     sent = [one.json["customerIp"] for one in wire.of("pay")]
@@ -663,7 +665,7 @@ def test_without_token_nothing_is_sent(wire: Wire, account: Account, fault: Faul
 
 def test_no_token_reaches_any_text(fake: FakePayU, wire: Wire, account: Account) -> None:
     """Neither the client_secret nor the second keys nor an access token is in a log, an error, a
-    value, or what is stored of an answer.
+    value, or the stored parts of an answer.
     """
     request, payment = paid(fake, account)
     asked = refund_of(request, payment)
@@ -673,7 +675,7 @@ def test_no_token_reaches_any_text(fake: FakePayU, wire: Wire, account: Account)
         try:
             answer = call()
             texts.extend((repr(answer), repr(getattr(answer, "raw", ""))))
-        except Exception as error:  # noqa: BLE001 - whatever comes
+        except Exception as error:  # noqa: BLE001 - any error
             texts.extend((repr(error), *traceback.format_exception(error)))
 
     def echo(body: bytes) -> bytes:

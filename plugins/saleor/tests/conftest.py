@@ -16,7 +16,7 @@ from tillgate_saleor import api
 
 @pytest.fixture(scope="session", autouse=True)
 def _closed_connections() -> Iterator[None]:
-    """Close at last what the App keeps open to a Saleor."""
+    """At the end close the App's connections to a Saleor."""
     yield
     api.client().close()
 

@@ -1,8 +1,8 @@
-"""A small Saleor in this process, made of what the recorded run shows: it installs the App, signs
-its webhooks, and keeps books.
+"""A small Saleor in this process, built after the recorded run: it installs the App, signs its
+webhooks, and keeps books.
 
-Its API answers over HTTP; the App's addresses are called through whatever `send` is, by default
-Django's test client.
+Its API answers over HTTP; it calls the App's addresses through `send`, by default Django's test
+client.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class DoubleTransaction:
     events: list[Noted] = field(default_factory=list)
     answers: list[dict[str, Any]] = field(default_factory=list)
     method: dict[str, Any] = field(default_factory=dict)
-    """What paid it, as the App has told."""
+    """The method that paid it, as the App reported."""
 
     @property
     def is_pending(self) -> bool:
@@ -105,7 +105,7 @@ class DoubleTransaction:
 
     @property
     def pending(self) -> Decimal:
-        """What is on its way."""
+        """The amount on its way."""
         return self.amount if self.is_pending else Decimal(0)
 
     @property
@@ -113,7 +113,7 @@ class DoubleTransaction:
         return [event for event in self.events if event.type != "INFO"][-1:]
 
     def counted(self, kind: str) -> Decimal:
-        """Return the money of successes, by pspReference, of which the last word counts."""
+        """Return the money of successes, by pspReference; the last report of each counts."""
         total = Decimal(0)
         for reference in {
             event.psp_reference for event in self.events if event.type.startswith(kind)
@@ -129,7 +129,7 @@ class DoubleTransaction:
 
     @property
     def charged(self) -> Decimal:
-        """What is held."""
+        """The charged amount."""
         return self.counted("CHARGE") - self.counted("REFUND")
 
     @property
@@ -139,7 +139,7 @@ class DoubleTransaction:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the last word about it is that nobody paid."""
+        """Whether its last event says that it was not paid."""
         return bool(self._last) and self._last[-1].type == "CHARGE_FAILURE"
 
 
@@ -156,14 +156,14 @@ class Source:
     attempts: int = 0
     """How many are over, as the storefront counts them."""
     keys: set[str] = field(default_factory=set)
-    """What the storefront has named its attempts."""
+    """The keys that the storefront has given its attempts."""
     checkout: Source | None = None
     """The checkout that became this order."""
     order_status: str = "UNFULFILLED"
 
     @property
     def charged(self) -> Decimal:
-        """What is held for it."""
+        """The amount charged for it."""
         return sum((one.charged for one in self.transactions), Decimal(0))
 
     @property
@@ -186,7 +186,7 @@ class SaleorDouble:
     strategy = "CHARGE"
     version = "3.23.28"
     tells_costs = True
-    """Whether it has installed an App that asks what a checkout costs."""
+    """Whether it has installed an App that asks for a checkout's price."""
     identifier: str | None = "tillgate"
     """Of the App that a token belongs to."""
 
@@ -203,7 +203,7 @@ class SaleorDouble:
         self.faults: list[str] = []
         self.is_down = False
         self.page_url = ""
-        """What its dashboard shows in a frame."""
+        """The address of the page that its dashboard shows in a frame."""
         self.lock = threading.RLock()
         self._numbers = itertools.count(1)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -327,12 +327,14 @@ class SaleorDouble:
         return order
 
     def charge_by_another_app(self, source: Source, amount: Decimal) -> None:
-        """Take money for a source by another App of the same Saleor, such as a gift card's."""
+        """Take money for a source by another App of the same Saleor, for example a gift card's."""
         theirs, _ = self.initialize(source, f"another App's {amount}", {"method": "none of ours"})
         theirs.events = [Noted("CHARGE_SUCCESS", "theirs", amount, datetime.now(UTC))]
 
     def gateway_initialize(self, source: Source, amount: Decimal | None = None) -> tuple[int, Any]:
-        """Ask how can be paid: Saleor says what is left of it, or what the storefront names."""
+        """Ask for the ways to pay: Saleor names the rest of the price, or the storefront's
+        amount.
+        """
         left = max(source.total - source.charged, Decimal(0)) if amount is None else amount
         return self.call(
             Event.GATEWAY_INITIALIZE,
@@ -381,7 +383,7 @@ class SaleorDouble:
         )
 
     def session_body(self, transaction: DoubleTransaction) -> dict[str, Any]:
-        """Return what the bodies of both have."""
+        """Return the members that the bodies of both have."""
         return {
             "action": {
                 "amount": _number(transaction.amount),
@@ -502,7 +504,7 @@ class SaleorDouble:
         said: Mapping[str, Any],
         amount: Decimal,
     ) -> None:
-        """Keep what an answer of the App says."""
+        """Keep the content of the App's answer."""
         transaction.answers.append(dict(said))
         transaction.psp_reference = said.get("pspReference") or transaction.psp_reference
         transaction.actions = said.get("actions", transaction.actions)
@@ -547,7 +549,7 @@ class SaleorDouble:
             return True
 
     def _expire(self, source: Source) -> None:
-        """Give up an order that nobody pays any more, as the channel's setting has it."""
+        """Expire an order that awaits payment too long, as the channel's setting says."""
         if (
             source.status == "open"
             and not source.charged
@@ -612,7 +614,7 @@ class SaleorDouble:
                 is_new = self._keep(transaction, event)
             except Refused:
                 return _reported(error=("pspReference", "INCORRECT_DETAILS"))
-            if is_new:  # of what it knows already it takes nothing
+            if is_new:  # of events that it knows already it takes nothing
                 transaction.actions = variables["availableActions"]
             transaction.method = variables.get("paymentMethodDetails") or transaction.method
             # After a pending charge that failed, the order's time to be paid goes on.

@@ -27,14 +27,14 @@ class StorefrontDriver(ShopDriver):
     """Buys through a storefront. An order's key ends with the identifier of its checkout."""
 
     plugin = "saleor"
-    # a checkout reserves nothing until its shopper begins a transaction, and Saleor drops it by
-    # itself
+    # a checkout reserves nothing until its shopper begins a transaction, and Saleor drops it
+    # without us
     waits_once_placed = False
 
     @staticmethod
     def carry_reports() -> None:
-        """Let Saleor hear what is due, also of what waits for a person, as by the worker, which
-        runs beside the service all the time.
+        """Deliver the due reports to Saleor, also those that wait for staff, as the worker does,
+        which runs beside the service all the time.
         """
         kinds = (OutboxEventKind.REVIEW_OPENED, OutboxEventKind.REMOTE)
         waiting = OutboxEvent.objects.filter(kind__in=kinds, done_at__isnull=True).exclude(
@@ -111,14 +111,14 @@ class SaleorDriver(StorefrontDriver):
         return self._source(order_key).status == "expired"
 
     def close_order(self, order_key: str) -> None:
-        """Take the checkout back, and cancel what was begun for it."""
+        """Take the checkout back, and cancel the transactions begun for it."""
         source = self._source(order_key)
         source.status = "closed"
         for transaction in source.transactions:
             running_double().request_cancel(transaction)
 
     def edit_total(self, order_key: str, total: Decimal) -> None:
-        """Change the cart; the storefront then asks anew how it can be paid, as it does when it
+        """Change the cart; the storefront then asks again for the ways to pay, as it does when it
         shows its payment step.
         """
         source = self._source(order_key)

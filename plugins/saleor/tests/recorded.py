@@ -1,4 +1,4 @@
-"""The recorded run of a real Saleor 3.23.28: what it sent, byte for byte, and what it answered."""
+"""The recorded run of a real Saleor 3.23.28: its requests, byte for byte, and its answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Capture:
 
     @property
     def body(self) -> Any:
-        """What it holds."""
+        """The body as JSON."""
         return json.loads(self.raw) if self.raw else None
 
     @property
@@ -43,7 +43,7 @@ class Capture:
 
 
 def captures() -> list[Capture]:
-    """Return what Saleor sent, in order."""
+    """Return Saleor's requests, in order."""
     found = []
     for path in sorted((FOLDER / "captures").glob("*.json")):
         held = json.loads(path.read_text("utf-8"))
@@ -71,8 +71,8 @@ def signed() -> list[Capture]:
 
 
 def answers_of_saleor(answers: Callable[[dict[str, Any]], str]) -> httpx.Client:
-    """Return a client to which Saleor answers as recorded: its keys, and to what it is asked
-    whatever `answers` has.
+    """Return a client to which Saleor answers as recorded: its keys, and `answers` to all other
+    requests.
     """
 
     def answer(request: httpx.Request) -> httpx.Response:

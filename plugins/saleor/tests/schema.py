@@ -1,4 +1,4 @@
-"""The recorded schema of each supported Saleor, and what a request of ours names that it lacks."""
+"""The recorded schema of each supported Saleor, and the names in our requests that it lacks."""
 
 from __future__ import annotations
 
@@ -97,12 +97,12 @@ def fits(variable: VariableDefinitionNode, taken: str) -> bool:
 
 
 def faults(document: str, version: str) -> list[str]:
-    """Return what a document names that a version does not have."""
+    """Return the names in a document that a version does not have."""
     return list(_faults(document, version))
 
 
 def faults_of_variables(document: str, variables: Mapping[str, Any], version: str) -> list[str]:
-    """Return what is wrong with the values of a request, for each of its variables."""
+    """Return the faults in the values of a request, for each of its variables."""
     (operation,) = parse(document).definitions
     assert isinstance(operation, OperationDefinitionNode)
     types = {

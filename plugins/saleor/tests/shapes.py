@@ -1,5 +1,5 @@
-"""What Saleor requires of an answer, as the recorded run and its documentation have it. What is not
-so, Saleor takes for a failure.
+"""Saleor's requirements of an answer, by the recorded run and its documentation. Saleor takes
+anything else for a failure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ALLOWED = {
 
 
 def faults_of(event: Event, answer: object) -> list[str]:
-    """Return what is wrong with an answer to a webhook, a sentence each."""
+    """Return the faults of an answer to a webhook, a sentence each."""
     if not isinstance(answer, dict):
         return ["is no object"]
     if event is Event.GATEWAY_INITIALIZE:

@@ -1,5 +1,5 @@
-"""A storefront that stands for any: it offers the payment methods, begins transactions under keys
-of its own, and completes what is paid.
+"""A storefront like any other: it offers the payment methods, begins transactions under keys of its
+own, and completes paid checkouts.
 
 A key is good for one attempt. When the attempt is over, the next has another.
 """
@@ -19,15 +19,15 @@ RETURN_URL = "http://testserver/storefront/back/"
 
 
 class Saleor(Protocol):
-    """What a storefront needs of a Saleor, be it the double or a real one."""
+    """The interface of a Saleor that a storefront needs, be it the double or a real one."""
 
     @property
     def sources(self) -> Mapping[str, Source]:
-        """What can be paid."""
+        """The checkouts and orders that can be paid."""
 
     @property
     def transactions(self) -> Mapping[str, Any]:
-        """What was begun."""
+        """The transactions begun."""
 
     def gateway_initialize(self, source: Source) -> tuple[int, Any]:
         """Ask how can be paid."""

@@ -1,6 +1,4 @@
-"""Attacks: what somebody with bad intentions, or something that happens at the worst moment, must
-not bring about.
-"""
+"""Attacks: the effects that bad intentions, or events at the worst moment, must not have."""
 
 from __future__ import annotations
 
@@ -96,8 +94,8 @@ def test_dripping_saleor_does_not_block_others(
     opening: bytes,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It would hold the worker, and with it the reports to all the others and the payments that
-    nobody came back for.
+    """It would hold the worker, and with it the reports to all the others and the payments without
+    a return.
     """
     monkeypatch.setattr(api, "_SECONDS", 0.5)
     monkeypatch.setattr(api, "_KEYS_SECONDS", 0.5)
@@ -290,7 +288,7 @@ def test_token_claims_are_no_signed_body(saleor: SaleorDouble) -> None:
 
 
 def test_signed_body_is_no_token(saleor: SaleorDouble) -> None:
-    """A body may hold what somebody in that Saleor chose; taken for claims, it would open the
+    """A body may hold texts chosen by a user of that Saleor; taken for claims, they would open the
     dashboard's page.
     """
     claims = json.dumps(
@@ -325,7 +323,7 @@ def test_noted_transaction_begins_with_own_amount(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another was begun for more in between, and then everything was given up."""
+    """Another was begun for more in between, and then everything was cancelled."""
     source = saleor.checkout(TOTAL)
 
     def broken(*_: Any, **__: Any) -> None:
@@ -427,8 +425,8 @@ def test_last_moment_refund_not_reported_failed(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has the lock just in time, and the database is slow with the rest: told that nothing was
-    refunded, the staff ask again.
+    """It has the lock just in time, and the database is slow with the rest: after an answer that
+    nothing was refunded, the staff ask again.
     """
     transaction = paid(saleor, world)
     monkeypatch.setattr(refunds, "ANSWER_WITHIN_SECONDS", 1.0)
@@ -457,7 +455,7 @@ def test_last_moment_refund_not_reported_failed(
 
 @pytest.mark.parametrize("parts", [1, 50])
 def test_a_body_without_end_fills_no_disk(parts: int) -> None:
-    """Django writes a body to the disk before anybody has asked who sends it."""
+    """Django writes a body to the disk before any code has checked its sender."""
     taken, sent = list[int](), list[Mapping[str, Any]]()
     left = [b"x" * (2 * LARGEST_BODY_BYTES // parts)] * parts
 

@@ -1,4 +1,4 @@
-"""The App's page: who may frame it, who may see what it shows, and what that is."""
+"""The App's page: its frame, its readers, and its content."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def policy(answer: Any) -> dict[str, str]:
     )
 
 
-# Who may frame it ---------------------------------------------------------------------------------
+# Framing ------------------------------------------------------------------------------------------
 
 
 def test_only_own_saleor_may_frame_page(saleor: SaleorDouble) -> None:
@@ -104,7 +104,7 @@ def test_page_has_no_data_or_scripts(
     assert Client().get("/app/assets/settings.py").status_code == 404
 
 
-# Who may see it -----------------------------------------------------------------------------------
+# Permission ---------------------------------------------------------------------------------------
 
 
 def test_staff_with_the_dashboards_token_see_it(saleor: SaleorDouble) -> None:
@@ -202,11 +202,11 @@ def test_a_get_shows_nothing(saleor: SaleorDouble) -> None:
     assert Client().get("/app/content").status_code == 405
 
 
-# What it shows ------------------------------------------------------------------------------------
+# Content ------------------------------------------------------------------------------------------
 
 
 class Outline(HTMLParser):
-    """Hears what a reader without eyes hears of a page."""
+    """Hears a page as a screen reader does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -319,7 +319,7 @@ def find(saleor: SaleorDouble, text: str) -> str:
 
 
 def test_found_payment_shows_facts_and_history(saleor: SaleorDouble, world: World) -> None:
-    """A clerk pastes the pspReference of a transaction, and reads what there is to know."""
+    """A clerk pastes the pspReference of a transaction, and reads all that is known of it."""
     _, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
     world.sandbox.control.pay(said["pspReference"])
     world.time.advance(seconds=10)

@@ -1,5 +1,5 @@
-"""The App's page in a browser, in the frame of a dashboard: the handshake, the button, and whom it
-does not listen to.
+"""The App's page in a browser, in the frame of a dashboard: the handshake, the button, and the
+senders that it ignores.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def test_dashboards_token_opens_page(
     page: Page,
     saleor: SaleorDouble,
 ) -> None:
-    """The page shows what that token allows."""
+    """The page shows the content that the token allows."""
     complaints: list[str] = []
 
     def is_ours(message: ConsoleMessage) -> bool:
@@ -159,7 +159,7 @@ def test_token_from_elsewhere_is_refused(
     page: Page,
     saleor: SaleorDouble,
 ) -> None:
-    """A page that is opened by itself, or sends itself a message, has no dashboard."""
+    """A page that is opened without a frame, or sends itself a message, has no dashboard."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(saleor.page_url)

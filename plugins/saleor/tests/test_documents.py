@@ -1,4 +1,4 @@
-"""Our GraphQL, compared with what Saleor has: every type, field, argument and value, in each
+"""Our GraphQL, compared with Saleor's schema: every type, field, argument and value, in each
 version.
 """
 

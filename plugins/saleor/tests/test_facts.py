@@ -1,5 +1,5 @@
-"""What staff read in Saleor's dashboard of a payment: what paid, the gateway's own page, and why
-something went wrong.
+"""The facts that staff read in Saleor's dashboard about a payment: the method that paid, the
+gateway's own page, and the reason of a failure.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def test_page_that_saleor_refuses_is_left_out(
 def test_money_on_its_way_is_pending(
     saleor: SaleorDouble, world: World, gateway: Talkative
 ) -> None:
-    """Nobody can cancel it, and Saleor asks no more: the worker reports its end."""
+    """It cannot be cancelled, and Saleor asks no more: the worker reports its end."""
     gateway.says = {"dashboard_url": PAGE}
     transaction, reference = bought(saleor)
     world.money.hold(reference)

@@ -87,7 +87,7 @@ def test_disallowed_origin_is_never_called(
     given = api_url.replace("{port}", double.origin.rpartition(":")[2])
     status, said = double.register("token", **{"Saleor-Api-Url": given})
     assert (status, said["error"]["code"]) == (403, "ORIGIN")
-    # what looks like an address for mail is masked in a log
+    # text that looks like an address for mail is masked in a log
     seen = given[:100] if "@" not in given else "/graphql/"
     assert seen in caplog.text, "its owner can see which one it was"
     assert given[:200] == given or given not in caplog.text
@@ -120,7 +120,7 @@ def test_unreachable_saleor_installs_nothing(
     double: SaleorDouble,
     world: World,
 ) -> None:
-    """Saleor is told the reason."""
+    """Saleor gets the reason."""
     double.is_down = True
     status, said = double.install()
     assert (status, said["error"]["code"]) == (400, "NOT_PROVEN")
@@ -201,8 +201,8 @@ def test_removed_saleor_finishes_but_starts_nothing(
     world: World,
     settings: Any,
 ) -> None:
-    """The default account may be that of another shop, which its money must not go to, and whose
-    number it must not see.
+    """The default account may be that of another shop: its money must not go there, and it must not
+    see the account's number.
     """
     transaction, said = saleor.initialize(
         saleor.checkout(Decimal("19.90")),

@@ -1,4 +1,4 @@
-"""The languages of staff: every text that is shown to somebody is translated."""
+"""The languages of staff: every visible text is translated."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""Paying through a Saleor: what a storefront is answered, what Saleor's books hold in the end, and
-that it never waits too long.
+"""Paying through a Saleor: the answers to a storefront, Saleor's books in the end, and no answer
+that takes too long.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run_worker(world: World) -> None:
 
 
 def half_paid(saleor: SaleorDouble, world: World) -> Source:
-    """Return a checkout whose cart had grown to twice as much when the payment page of before was
+    """Return a checkout whose cart had grown to twice as much when the old payment page was
     paid.
     """
     source = saleor.checkout(TOTAL)
@@ -73,7 +73,7 @@ def raising(error: BaseException) -> Any:
 
 
 def given_up(saleor: SaleorDouble, world: World, reference: str) -> None:
-    """Have money come while the App is deactivated, and somebody accept that Saleor does not hear
+    """Let money come while the App is deactivated, and let staff accept that Saleor does not hear
     of it.
     """
     tokens, saleor.tokens = saleor.tokens, {}
@@ -473,7 +473,7 @@ def test_payment_beside_other_app_is_reviewed(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
-    """If another app was paid meanwhile, our money is reviewed and our page withdrawn."""
+    """If another app was paid in between, our money is reviewed and our page withdrawn."""
     source = saleor.checkout(TOTAL)
     transaction, said = saleor.initialize(source, "ours", DATA)
     saleor.charge_by_another_app(source, TOTAL)
@@ -512,8 +512,8 @@ def test_unheard_price_rise_opens_review(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In another tab, or since a sale has ended: Saleor would make no order of it, and shows a
-    checkout to nobody.
+    """In another tab, or since a sale has ended: Saleor would make no order of it, and shows the
+    checkout to no shopper.
     """
     source = saleor.checkout(TOTAL)
     transaction, said = saleor.initialize(source, "one", DATA)
@@ -588,7 +588,7 @@ def pays(
     key: str,
     method: str = "alipay",
 ) -> Any:
-    """Begin to pay, pay, and let all be told; return the transaction."""
+    """Begin to pay, pay, and deliver all reports; return the transaction."""
     transaction, said = saleor.initialize(source, key, {"method": method})
     assert said["result"] == "CHARGE_ACTION_REQUIRED", said["message"]
     world.sandbox.control.pay(said["pspReference"])
@@ -601,7 +601,7 @@ def test_fully_refunded_checkout_can_be_repaid(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
-    """It becomes an order by what it holds, and by nothing else."""
+    """It becomes an order by its charged amount, and by nothing else."""
     source = saleor.checkout(TOTAL)
     saleor.request_refund(pays(saleor, world, source, "one"), TOTAL)
     run_worker(world)
@@ -1214,7 +1214,7 @@ def test_payment_wins_over_simultaneous_abandonment(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A payment that starts while its checkout is given up still pays it."""
+    """A payment that starts while its checkout is being cancelled still pays it."""
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "one", DATA)
     world.sandbox.control.decline(said["pspReference"])
@@ -1243,7 +1243,7 @@ def test_rest_is_not_taken_for_cost(
     monkeypatch: pytest.MonkeyPatch,
     tells_costs: bool,
 ) -> None:
-    """The cart has grown, what was paid is too little, and the storefront shows its payment step
+    """The cart has grown, the paid amount is too little, and the storefront shows its payment step
     again.
     """
     monkeypatch.setattr(saleor, "tells_costs", tells_costs)
@@ -1382,7 +1382,8 @@ def test_replaced_account_withdraws_payment_page(
     assert (said["result"], "data" in said) == ("CHARGE_ACTION_REQUIRED", False)
 
 
-# What the staff ask -------------------------------------------------------------------------------
+# Requests of the staff
+# -----------------------------------------------------------------------------
 
 
 def test_charge_request_changes_nothing(saleor: SaleorDouble, world: World) -> None:
@@ -1641,7 +1642,7 @@ def test_order_wanting_no_money_is_refused(
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Cancelled, expired, or paid in cash: Saleor begins a transaction all the same."""
+    """Cancelled, expired, or paid in cash: Saleor still begins a transaction."""
     settings.TILLGATE_SALEOR = {
         "SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": has_parts}},
     }
@@ -1693,7 +1694,8 @@ def test_unwanted_payment_hides_its_page(
     assert order.transactions[0].charged == TOTAL
 
 
-# Money for what Saleor has ended meanwhile --------------------------------------------------------
+# Money for orders that Saleor has ended
+# -------------------------------------------------------------
 
 
 def begun_order(saleor: SaleorDouble, world: World) -> Source:
@@ -1955,7 +1957,7 @@ def test_i4_abandoned_report_starts_no_payment(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
-    """An order is not charged again after staff gave up the report of its payment."""
+    """An order is not charged again after staff abandoned the report of its payment."""
     checkout = saleor.checkout(TOTAL)
     _, said = saleor.initialize(checkout, "first", DATA)
     given_up(saleor, world, said["pspReference"])
@@ -1971,7 +1973,7 @@ def test_refund_after_abandoned_report_leaves_nothing(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
-    """Saleor's books hold nothing of a refunded payment whose report staff gave up."""
+    """Saleor's books hold nothing of a refunded payment whose report staff abandoned."""
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "first", DATA)
     given_up(saleor, world, said["pspReference"])
     queueing.refund(Payment.objects.get().pk, TOTAL, staff="ann")
@@ -1994,7 +1996,7 @@ def test_i4_order_being_refunded_stays_same(
     world.sandbox.control.fault("lost_response", occasion="refund")
     saleor.request_refund(transaction, TOTAL)
     assert world.reviews() == ["refund-unknown"]
-    # Saleor takes what is pending off what is charged
+    # Saleor subtracts pending amounts from the charged amount
     monkeypatch.setattr(DoubleTransaction, "charged", NOTHING)
     assert order.charge_status == "NONE"
     _, again = saleor.initialize(order, "second", {**DATA, "method": "paypal"})

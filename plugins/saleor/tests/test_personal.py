@@ -1,5 +1,5 @@
-"""What the service stores of a shopper: the page lists each field, and retention spares the rows
-that Saleor's transactions need.
+"""The service's data about a shopper: the page lists each field, and retention spares the rows that
+Saleor's transactions need.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def graphql(name: str) -> str:
 
 
 class Asked(list[dict[str, Any]]):
-    """What Saleor was asked, and what it answers to reports."""
+    """The requests to Saleor, and its answers to reports."""
 
     report = graphql("002-charge-success")
 
@@ -218,8 +218,8 @@ def test_what_saleor_answers_to_a_report(
     world: World,
     asked: Asked,
 ) -> None:
-    """A repetition is as good as the first; what Saleor does not take is tried again, and shown to
-    a person.
+    """A repetition is as good as the first; a report that Saleor does not take is tried again, and
+    shown to staff.
     """
     installed()
     asked.report = graphql(answer)
@@ -258,7 +258,7 @@ def test_report_states_money_to_cent(
 
 
 class Run:
-    """Sends what was recorded, and holds each answer against the shape that Saleor requires."""
+    """Sends the recorded requests, and holds each answer against the shape that Saleor requires."""
 
     def __init__(self, sending: Callable[[recorded.Capture], tuple[int, Any]]) -> None:
         self.sending, self.faults = sending, list[str]()

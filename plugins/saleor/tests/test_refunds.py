@@ -46,7 +46,7 @@ def refunded_amount(world: World) -> Decimal:
 
 
 def told(world: World, transaction: DoubleTransaction) -> Decimal:
-    """Return what Saleor holds to be refunded, after all reports."""
+    """Return the amount that Saleor holds as refunded, after all reports."""
     assert world.run_worker().faults == []
     return transaction.counted("REFUND")
 
@@ -105,7 +105,7 @@ def test_each_refusal_has_its_own_reference(
     paid: DoubleTransaction,
 ) -> None:
     """Saleor takes failures without a pspReference for one: the second request would seem to be
-    under way for ever.
+    under way without end.
     """
     answers = [saleor.request_refund(paid, amount)[1] for amount in (100.00, 100.00, 200.00)]
     answers += [saleor.request_charge(paid, 5.00)[1] for _ in range(2)] + [
@@ -165,7 +165,7 @@ def test_repeated_request_is_the_same_refund(
     world: World,
     paid: DoubleTransaction,
 ) -> None:
-    """Whoever replays what Saleor once signed gives nothing back a second time."""
+    """A replay of a request that Saleor once signed refunds nothing a second time."""
     raw = raw_request(saleor, paid, 5.0)
     answers = [saleor.post(Event.REFUND, raw, saleor.sign(raw)) for _ in range(3)]
     assert answers[0] == answers[1] == answers[2]
@@ -244,7 +244,7 @@ def test_slow_refund_stays_pending_until_finished(
     world: World,
     paid: DoubleTransaction,
 ) -> None:
-    """The gateway accepts such a refund and finishes it later."""
+    """The gateway accepts a slow refund and finishes it later."""
     world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
     world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
     status, said = saleor.request_refund(paid, Decimal("5.00"))
@@ -355,8 +355,8 @@ def test_refund_missing_deadline_is_never_begun(
     paid: DoubleTransaction,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The database was held up by another; Saleor was told that nothing was refunded, and so it
-    is.
+    """The database was held up by another; the answer to Saleor was that nothing was refunded, and
+    it is true.
     """
     monkeypatch.setattr(refunds, "ANSWER_WITHIN_SECONDS", 0.3)
     real, held_up = locked_order, threading.Event()
@@ -412,8 +412,8 @@ def test_dying_process_refunds_nothing_twice(
     world: World,
     paid: DoubleTransaction,
 ) -> None:
-    """Saleor sends the request again, with an empty body or, where somebody replays it, as it
-    was.
+    """Saleor sends the request again, with an empty body or, where an attacker replays it,
+    unchanged.
     """
     for number in range(1, 40):
         before = refunded_amount(world)

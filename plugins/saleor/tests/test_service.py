@@ -101,8 +101,8 @@ def until(look: Callable[[], object], seconds: float = 30) -> None:
 
 
 def test_killed_service_loses_no_money(tmp_path: Path) -> None:
-    """Install, begin, kill the service, pay, start it again: nobody comes back, and Saleor hears of
-    the money all the same.
+    """Install, begin, kill the service, pay, start it again: no shopper returns, and Saleor still
+    hears of the money.
     """
     double = SaleorDouble(over_http)
     try:
@@ -353,7 +353,9 @@ def test_taken_port_is_reported_before_listening(tmp_path: Path) -> None:
 
 
 def test_service_without_worker_does_not_serve(tmp_path: Path) -> None:
-    """Without tables the worker ends at once. Money would be missed, and nobody would see it."""
+    """Without tables the worker ends immediately. Money would be missed, and no one would see
+    it.
+    """
     variables = environment("http://127.0.0.1:1", "http://127.0.0.1:2", 1)
     code, told = run(tmp_path, variables, "serve", "--port", "0", "--no-migrate")
     assert code != 0
@@ -373,7 +375,7 @@ def test_current_folders_settings_module_is_found(tmp_path: Path) -> None:
         1,
         DJANGO_SETTINGS_MODULE="pay_settings",
     )
-    # `python -c` would look in the folder by itself
+    # `python -c` would look in the folder unasked
     installed = Path(sys.executable).with_name("tillgate-saleor")
     done = subprocess.run(
         [installed, "manage", "diffsettings"],

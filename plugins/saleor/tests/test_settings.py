@@ -1,4 +1,4 @@
-"""The settings and the system checks: what is wrong is named with its remedy, and the documentation
+"""The settings and the system checks: each fault is named with its remedy, and the documentation
 lists all of them.
 """
 

@@ -30,7 +30,7 @@ DATA = {"method": "alipay", "returnUrl": RETURN_URL}
 
 
 def fields(saleor: SaleorDouble, **changes: Any) -> dict[str, Any]:
-    """Return what the body of a transaction that begins holds."""
+    """Return the fields in the body of a transaction that begins."""
     source = saleor.checkout(Decimal("19.90"))
     channel = {"slug": "default-channel", "currencyCode": "USD"}
     return {
@@ -223,7 +223,7 @@ def test_known_keys_outlast_unreachable_saleor(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
-    """A Saleor whose keys cannot be fetched is believed by those that are known."""
+    """A Saleor whose keys cannot be fetched is believed by the known ones."""
     world.time.advance(hours=25)
     saleor.is_down = True
     assert saleor.call(Event.STORED_METHODS, {"channel": {"slug": "default-channel"}}) == (
@@ -277,7 +277,7 @@ def test_failed_key_fetch_repeats_after_minute(
         saleor.keys[:] = stolen
 
 
-# To whom, and what --------------------------------------------------------------------------------
+# Recipient and content ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("event", Event)
@@ -286,7 +286,7 @@ def test_body_under_wrong_event_is_refused(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
-    """The signature covers the body alone: what was signed to begin a payment must not ask for a
+    """The signature covers the body alone: a body signed to begin a payment must not ask for a
     refund.
     """
     raw = saleor.body(Event.INITIALIZE, fields(saleor))
@@ -423,7 +423,7 @@ def test_missing_or_strange_field_is_refused(
 
 
 def test_errors_beside_what_is_needed_change_nothing(saleor: SaleorDouble) -> None:
-    """Saleor adds `errors` when a part of our query failed: what is there is there."""
+    """Saleor adds `errors` when a part of our query failed: the other parts are still valid."""
     status, said = saleor.call(
         Event.INITIALIZE,
         fields(saleor, errors=[{"message": "a part failed"}]),
@@ -436,8 +436,8 @@ def test_nothing_here_ever_answers_with_a_5xx(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Saleor would send the request again with an empty body, and then write a failure by
-    itself.
+    """Saleor would send the request again with an empty body, and then write a failure of its
+    own.
     """
 
     def broken(*_: Any, **__: Any) -> None:

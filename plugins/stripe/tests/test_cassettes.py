@@ -28,8 +28,8 @@ KEPT_HEADERS = {"content-type", "idempotency-key", "stripe-version"}
 
 
 def _place(request: Any) -> Any:
-    """Leave out the simulator's port and every header that could hold a key, and what is not the
-    plugin's: a shopper pays over HTTP too.
+    """Leave out the simulator's port, every header that could hold a key, and requests that are not
+    the plugin's: a shopper pays over HTTP too.
     """
     if "stripe-version" not in {name.lower() for name in request.headers}:
         return None
@@ -100,7 +100,7 @@ def request_of(reference: str = REFERENCE) -> PaymentRequest:
 
 
 def paid_at_simulator(reference: str) -> None:
-    """Pay as the shopper does, who is not part of the conversation."""
+    """Pay as the shopper does; the recording leaves this out."""
     if IS_RECORDING:
         running_simulator().pay(reference)
 

@@ -1,4 +1,4 @@
-"""What clerks and shoppers read about a payment, on the fake Stripe."""
+"""The facts about a payment that clerks and shoppers read, on the fake Stripe."""
 
 from __future__ import annotations
 

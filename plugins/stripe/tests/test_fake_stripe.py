@@ -1,4 +1,4 @@
-"""The fake Stripe keeps what Stripe promises, seen through the official SDK alone."""
+"""The fake Stripe keeps Stripe's promises, seen through the official SDK alone."""
 
 from __future__ import annotations
 

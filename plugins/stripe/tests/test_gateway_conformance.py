@@ -17,7 +17,7 @@ class TestFakeStripe(GatewayConformance):
 
 
 class TestSimulator(GatewayConformance):
-    """The scenarios that software of other people can play."""
+    """The scenarios that foreign software can play."""
 
     driver = SimulatorDriver
     declined: ClassVar[dict[str, str]] = {

@@ -1,4 +1,6 @@
-"""The pages of the fake that a demonstration shows: what its buttons do, and what the shop hears."""
+"""The pages of the fake that a demonstration shows: the effects of its buttons, and the events for
+the shop.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ SECRET = "whsec_demo"
 
 @pytest.fixture
 def events() -> Iterator[tuple[str, Queue[tuple[dict[str, str], bytes]]]]:
-    """A shop that takes events: its address, and what has arrived."""
+    """A shop that takes events: its address, and the arrivals."""
     arrived: Queue[tuple[dict[str, str], bytes]] = Queue()
 
     class Shop(BaseHTTPRequestHandler):

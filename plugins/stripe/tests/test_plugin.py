@@ -1,4 +1,6 @@
-"""The hooks on the fake Stripe: what the conformance kit does not ask of every gateway."""
+"""The hooks on the fake Stripe: the promises that the conformance kit does not ask of every
+gateway.
+"""
 
 from __future__ import annotations
 
@@ -802,7 +804,7 @@ def test_i7_untrusted_notifications_are_refused(
     fake: FakeStripe,
     account: Account,
 ) -> None:
-    """They are old, unsigned or signed by somebody else."""
+    """They are old, unsigned or signed by another sender."""
     request, _ = paid(fake, account)
     event = fake.event("checkout.session.completed", request.reference)
     headers, body = fake.signed(event, SECRETS[0])
@@ -869,4 +871,4 @@ def test_answer_is_about_requested_session(
     first, _ = paid(fake, account)
     _, second = created(account)
     found: Transaction = hooks.query(account, first.reference, transaction_no=second.transaction_no)
-    assert found.reference != first.reference  # the lifecycle holds such an answer (I1)
+    assert found.reference != first.reference  # the lifecycle holds this answer (I1)

@@ -1,5 +1,5 @@
-"""The foreign simulator does what the plugin's tests use of it, and lacks what its docstring
-says.
+"""The foreign simulator does everything that the plugin's tests use, and lacks the things that its
+docstring names.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _PROGRESS_EVERY: Final = 100
 
 
 class _State(NamedTuple):
-    """A world, where each actor may stand, and what may still happen."""
+    """A world, the places where each actor may stand, and the crashes and faults left."""
 
     world: int
     crashes: int
@@ -54,13 +54,13 @@ class Exploration:
         self.small, self.scope, self.progress, self.counts = small, scope, progress, Counts()
         self._steps = Steps(small, scope)
         self._first: tuple[int, list[int]] | None = None
-        """The world in which everything begins, and who does."""
+        """The world in which everything begins, and the actors that begin."""
         self._ended: set[tuple[int, ...]] = set()
         self._begin_part()
 
     def _begin_part(self) -> None:
-        """Forget all but what steps come to, and how worlds end: the rest is of one part, and fills
-        the memory.
+        """Forget all but the outcomes of steps and the ends of worlds: the rest belongs to one
+        part, and fills the memory.
         """
         self._sets = Numbered[frozenset[int]]()
         self._gone = self._set(frozenset([GONE]))
@@ -74,7 +74,7 @@ class Exploration:
     # Sets of where an actor may stand -------------------------------------------------------------
 
     def _closure(self, world: int, number: int) -> int:
-        """Return where an actor may stand once it has taken such steps as change nothing."""
+        """Return where an actor may stand after any steps that change nothing."""
         closure = self._closures.get((world, number))
         if closure is None:
             found, new = set(self._sets[number]), list(self._sets[number])
@@ -124,8 +124,8 @@ class Exploration:
     # States ---------------------------------------------------------------------------------------
 
     def part(self, scope: Scope) -> Counts:
-        """Explore a part of the scope, and return its counts; what a step comes to is known from
-        the parts before.
+        """Explore a part of the scope, and return its counts; outcomes of steps from earlier parts
+        stay known.
         """
         self.scope, self.counts = scope, self._steps.begin(scope)
         self._begin_part()
@@ -172,8 +172,8 @@ class Exploration:
                         raise
 
     def _new(self, nodes: list[_Node]) -> Iterator[_Node]:
-        """Return what is not in states that were found, with those joined that differ in where one
-        actor may stand, and in nothing else.
+        """Return the nodes that are in no state found so far; join those that differ only in where
+        one actor may stand.
         """
         alike: dict[_State, list[_Node]] = {}
         for node in nodes:
@@ -188,8 +188,8 @@ class Exploration:
                     )
 
     def _joined(self, stands: dict[Stand, _Node]) -> dict[Stand, _Node]:
-        """Join what differs in where one actor may stand: what follows from either follows from
-        both together, and nothing else.
+        """Join nodes that differ in where one actor may stand: everything that follows from either
+        follows from both together, and nothing else does.
         """
         before = 0
         while len(stands) != before:
@@ -209,11 +209,11 @@ class Exploration:
         return stands
 
     def _stand(self, state: _State) -> Stand:
-        """Return where who may stand; who is not there has nothing more to do."""
+        """Return where each actor may stand; an absent actor has nothing more to do."""
         return tuple(sorted((self._name(one), one) for one in state.actors))
 
     def _name(self, number: int) -> str:
-        """Return of whom a set tells where it may stand."""
+        """Return the name of the actor to which a set of places belongs."""
         return next(self._steps.actors[one].name for one in self._sets[number] if one != GONE)
 
     def _after(self, state: _State) -> Iterator[tuple[_State, tuple[str, ...]]]:

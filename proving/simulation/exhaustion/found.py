@@ -1,6 +1,4 @@
-"""The states of one world that were found, so kept that whether a new one is in any of them is
-quickly told.
-"""
+"""Keep the states that were found of one world, and tell quickly if a new one is in any of them."""
 
 from __future__ import annotations
 
@@ -9,7 +7,9 @@ from proving.simulation.exhaustion.small_world import Numbered
 __all__ = ["Found", "Stand"]
 
 Stand = tuple[tuple[str, int], ...]
-"""The number of the set of where each actor may stand; who is not there has nothing more to do."""
+"""The number of the set of places where each actor may stand; an absent actor has nothing more to
+do.
+"""
 _Bits = int
 """Some of the states that were found: a bit for each."""
 
@@ -17,10 +17,9 @@ _Bits = int
 class Found:
     """The states of one world.
 
-    A state is in another when as much may still happen there, and everybody may stand there
-    wherever it may stand here. So those that it is in are those that all of this holds for: for
-    each actor, and for each set of where it may stand, the states in which it may stand in all of
-    that set are known as bits of one number.
+    A state is in another when as much may still happen there, and every actor may stand there
+    wherever it may stand here. To find these states, each actor and each set of its places has one
+    number, whose bits name the states in which the actor may stand in all of that set.
     """
 
     def __init__(self, sets: Numbered[frozenset[int]], gone: int) -> None:

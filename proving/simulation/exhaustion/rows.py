@@ -1,4 +1,4 @@
-"""A database's rows, as states of the world hold them: without what makes no difference."""
+"""A database's rows, as states of the world hold them: without differences that change nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OUTBOX_EVENTS: Final = OutboxEvent._meta.db_table
 _SHOWN: Final = "2026-01-01 00:00:00"
 _A_SECOND: Final = len(_SHOWN)
 _WHOLE: Final = (":30.500000", ":30.5")
-"""How an instant ends to which no tick was added."""
+"""The end of an instant to which no tick was added."""
 ONLY_SHOWN: Final[dict[Any, dict[str, Any]]] = {
     Order: {"created_at": _SHOWN, "purge_check_at": _SHOWN},
     Payment: {"repeated_notifications": 0},
@@ -63,7 +63,7 @@ _TO_THE_SECOND: Final = {
     Review: ("mailed_at", "resolved_at"),
     Lane: ("rests_until", "silent_since", "answered_at"),
 }
-"""Moments that are compared with others at least a second away, or with whoever comes later."""
+"""Moments that are compared with others at least a second away, or only by later actors."""
 _UNLESS_WORKED: Final = {Payment: ("next_poll_at",), Review: ("opened_at",)}
 """And those that only a worker run compares more closely: with its lease, and with when it
 asked.
@@ -94,7 +94,7 @@ def tables_in(sql: str) -> tuple[str, ...]:
 
 
 def canonical(table: str, rows: list[tuple[Any, ...]], *, is_worked: bool) -> _Rows:
-    """Return a table's rows without what makes no difference, to others or to a worker among
+    """Return a table's rows without differences that change nothing, to others or to a worker among
     them.
     """
     model, columns = models_by_table()[table], columns_of(table)
@@ -150,7 +150,7 @@ def canonical(table: str, rows: list[tuple[Any, ...]], *, is_worked: bool) -> _R
 @cache
 def select(table: str) -> str:
     """Return the statement that reads a table whole."""
-    # a sign keeps the driver from converting what it reads
+    # a sign keeps the driver from converting the value that it reads
     columns = ", ".join(f"+{name}" for name in columns_of(table))
     return f"SELECT {columns} FROM {table} ORDER BY 1"  # the apps' own names
 

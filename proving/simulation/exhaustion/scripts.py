@@ -1,9 +1,8 @@
-"""What a step said to the database and heard from it, so that it need not be played where it would
-hear the same.
+"""A step's dialogue with the database, so a step need not be played where it would hear the same.
 
 An actor that hears the same does the same. Where a step has not been played, its statements are
-said once more, without the actor: as long as the answers are those that an actor has heard in such
-a step elsewhere, it would go on as it did there.
+repeated without the actor: as long as the answers equal those of a step played elsewhere, the actor
+would go on as it did there.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Spoken:
     said: Callable[[list[Any]], Any]
     """Says it to the database, given the cursors of the statements so far."""
     heard: str | None = None
-    """What the answer was, or nothing if none is heard."""
+    """The answer, or nothing if none is heard."""
 
 
 @dataclass
@@ -54,7 +53,7 @@ class Script:
         return self._statements - 1
 
     def say(self, action: Callable[[], object]) -> None:
-        """Note what is done elsewhere than in the database."""
+        """Note an act outside the database."""
         self.spoken.append(Spoken(lambda _: action()))
 
     def end(self, how: str) -> None:
@@ -62,14 +61,14 @@ class Script:
         self.spoken.append(Spoken(lambda _: getattr(connection.connection, how)()))
 
     def ask(self, ask: Callable[[list[Any]], Any], heard: Any) -> None:
-        """Note what was asked, and what was heard."""
+        """Note a question and its answer."""
         self.spoken.append(Spoken(ask, repr(heard)))
 
 
 @dataclass
 class _Scene(Generic[_Outcome]):
-    """What an actor says up to its next question, by what it hears then how it goes on, and what
-    comes of it if there is none.
+    """An actor's words up to its next question, how it goes on for each answer to that, and the
+    outcome if there is no question.
     """
 
     spoken: list[Spoken] = field(default_factory=list)
@@ -78,7 +77,7 @@ class _Scene(Generic[_Outcome]):
 
 
 class Scripts(Generic[_Outcome]):
-    """The scripts of one step of an actor, and what came of each."""
+    """The scripts of one step of an actor, and the outcome of each."""
 
     def __init__(self) -> None:
         self._first: _Scene[_Outcome] = _Scene()
@@ -99,8 +98,8 @@ class Scripts(Generic[_Outcome]):
         scene.outcome = outcome
 
     def follow(self) -> _Outcome | None:
-        """Say to the database what the actor would say, and return what comes of it; nothing when
-        it hears what it has never heard.
+        """Say the actor's words to the database, and return the outcome; nothing when an answer is
+        new.
         """
         scene, cursors = self._first, list[Any]()
         try:

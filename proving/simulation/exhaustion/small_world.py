@@ -1,5 +1,5 @@
-"""The world of an exhaustion: one order and whoever has to do with it, in parts that can be put in
-their places one by one.
+"""The world of an exhaustion: one order and the actors around it, in parts that can be replaced one
+by one.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ _BOOK: Final = (
 )
 _FRACTION: Final = re.compile(r"(20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d)\.\d+")
 _MOMENTOUS: Final = {Payment: ("id", "status"), Review: ("id",)}
-"""What a change is at which the clock advances; of a review, if there is a worker."""
+"""Changes at which the clock advances; of a review, if there is a worker."""
 
 
 class Numbered(Generic[_Content]):
-    """Contents, such as a part of the world has had, by their numbers."""
+    """The contents that a part of the world has had, by their numbers."""
 
     def __init__(self) -> None:
         self._contents: list[_Content] = []
@@ -73,9 +73,7 @@ class Numbered(Generic[_Content]):
         return self._contents[number]
 
     def number(self, key: Hashable, content: Callable[[], _Content]) -> int:
-        """Return the number of a content, which may be another thing than what tells it from
-        others.
-        """
+        """Return the number of a content, which may be more than its key."""
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._contents)
@@ -84,7 +82,7 @@ class Numbered(Generic[_Content]):
 
 
 def always(_: World) -> bool:
-    """Let an actor begin in whatever world."""
+    """Let an actor begin in any world."""
     return True
 
 
@@ -92,8 +90,8 @@ class _OneFault(Faults):
     """Strikes wherever the scheduler chooses to."""
 
     def strikes(self, *faults: str) -> str:
-        """Return a fault of those that differ in what the shop knows and in what the gateway
-        does.
+        """Return one of the faults that differ in the shop's knowledge and in the gateway's
+        deeds.
         """
         assert isinstance(self.scheduler, Stepping)
         distinct = [
@@ -105,8 +103,8 @@ class _OneFault(Faults):
         return self.scheduler.fault(*distinct) if distinct else ""
 
     def dies(self, where: str) -> None:
-        """Die between a commit and what waits for it; every other death is chosen where actors
-        switch.
+        """Die between a commit and the code that waits for it; every other death is chosen where
+        actors switch.
         """
         scheduler = self.scheduler
         assert isinstance(scheduler, Stepping)
@@ -116,7 +114,7 @@ class _OneFault(Faults):
 
 
 class _People(People):
-    """Forget what a process has heard once it is over."""
+    """Forget the things that a process has heard once it is over."""
 
     def process(
         self,
@@ -128,8 +126,7 @@ class _People(People):
         result = super().process(what, action, is_drivers=is_drivers)
         scheduler = self._world.scheduler
         assert isinstance(scheduler, Stepping)
-        # Nobody here uses what an operation returns; a notification's answer is what the gateway
-        # hears.
+        # No caller here uses the result of an operation; the gateway hears a notification's answer.
         answer = (
             (result.status_code, getattr(result, "content", b""))
             if isinstance(result, HttpResponseBase)
@@ -140,8 +137,8 @@ class _People(People):
 
 
 class _Outbox(NamingOutbox):
-    """Numbers a notification by what it tells of, and not by how many there were: which came first
-    is told apart by nobody.
+    """Numbers a notification by its content, and not by a count: no actor can tell which came
+    first.
     """
 
     def put(
@@ -162,7 +159,7 @@ class _Outbox(NamingOutbox):
 
 
 class SmallWorld(SimulatedWorld):
-    """One order, and whoever has to do with it."""
+    """One order, and the actors around it."""
 
     def __init__(self, shop: ShopDriver, scheduler: Stepping, scope: Scope) -> None:
         super().__init__(shop, scheduler, _OneFault(scheduler, dict.fromkeys(KINDS, 0.0)))
@@ -179,14 +176,14 @@ class SmallWorld(SimulatedWorld):
         self._in_seconds: dict[tuple[int, int], int] = {}
         self._second_texts: dict[str, int] = {}
         self.service.outbox = _Outbox()
-        self.owner = ()  # a mail changes nothing that anybody here looks at
+        self.owner = ()  # a mail changes nothing that an actor here reads
         self.network.throttle_seconds = 0.0  # when which query was sent is no part of these worlds
         handle = self.service.handle
 
         def handling(path: str, content_type: str, body: bytes) -> Any:
             scheduler.touched.add(GATEWAY)
             refunds = sum(len(one.refunds) for one in self.service.transactions())
-            # numbers follow from what was asked for, and not from what was before
+            # numbers follow from the request, and not from earlier ones
             self.service._numbers.seed(f"{path} {body!r} {refunds}")
             return handle(path, content_type, body)
 
@@ -203,7 +200,7 @@ class SmallWorld(SimulatedWorld):
     # Actors ---------------------------------------------------------------------------------------
 
     def actors(self) -> list[Known]:
-        """Place the order, and return who will have to do with it."""
+        """Place the order, and return the actors around it."""
         key = self.place_order(Decimal("12.50"), STORY)
         scope = self._scope
         actors = [Known("shopper", lambda: self._shop_for(key), always)]
@@ -252,7 +249,7 @@ class SmallWorld(SimulatedWorld):
     def _worker(self) -> None:
         self.scheduler.seconds += _UNTIL_DUE
         self.stepping.script.is_whole = False  # no statement lets time pass
-        self.stepping.touched.add(GATEWAY)  # a notification may be due by now
+        self.stepping.touched.add(GATEWAY)  # a notification may be due after it
         self.people.process("worker", run_worker)
 
     def _refund(self) -> None:
@@ -267,11 +264,11 @@ class SmallWorld(SimulatedWorld):
         self.stepping.touched.add(GATEWAY)
 
     def begun(self) -> list[Known]:
-        """Return who begins, since the gateway sends a notification."""
+        """Return the actors that begin because the gateway sends a notification."""
         begun = []
         for attempt in self.service.due_notifications(self.scheduler.seconds):
             method = self.service.find(attempt.transaction_no).vendor
-            # with what it says
+            # with its content
             name = (
                 f"{attempt.kind} notification of {method}, {attempt.attempt_no} "
                 f"({crc32(repr(attempt).encode()):08x})"
@@ -282,7 +279,7 @@ class SmallWorld(SimulatedWorld):
     # The world ------------------------------------------------------------------------------------
 
     def number(self, name: str) -> int:
-        """Return the number of what a part of the world holds now."""
+        """Return the number of a part's present content."""
         place = self.places[name]
         part = self.parts[place]
         if name == GATEWAY:
@@ -332,9 +329,7 @@ class SmallWorld(SimulatedWorld):
     def put(self, world: World) -> None:
         """Put a world in place."""
         database, is_open = connection.connection, False
-        self._loaded[self.places[TIME]] = (
-            None  # an actor that is told again what it heard waits again
-        )
+        self._loaded[self.places[TIME]] = None  # an actor that hears everything again waits again
         for (name, place), number in zip(self.places.items(), world, strict=True):
             if self._loaded[place] == number:
                 continue
@@ -361,7 +356,7 @@ class SmallWorld(SimulatedWorld):
             database.execute("COMMIT")
 
     def is_momentous(self, before: World, after: World) -> bool:
-        """Tell whether a step has changed what lets the clock advance."""
+        """Tell whether a step has made a change that lets the clock advance."""
         places = [
             self.places[model._meta.db_table]
             for model in _MOMENTOUS
@@ -385,11 +380,11 @@ class SmallWorld(SimulatedWorld):
         return mark
 
     def in_seconds(self, world: World) -> tuple[int, ...]:
-        """Return what tells one world from another in which nobody acts any more: of all instants
+        """Return a key that distinguishes worlds in which no actor acts any more: of all instants
         the whole seconds.
 
-        Whoever asks from then on asks later than any change was. That of two payments which are due
-        in one second now this and now that would be polled first is not told apart.
+        Every later query is later than any change. Two payments that are due in one second may be
+        polled in either order; the key does not distinguish these.
         """
         key = []
         for name, place in self.places.items():
@@ -410,13 +405,15 @@ class SmallWorld(SimulatedWorld):
         return tuple(key)
 
     def judge_all(self, world: World) -> int:
-        """Judge a world, and return the number of what the judge remembers from then on."""
+        """Judge a world, and return the number of the judge's memory afterwards."""
         self.put(world)
         self.judge.everything()
         return self.number(REMEMBERED)
 
     def _worker_until_quiet(self) -> None:
-        """Worker run whenever something is due, less and less often what comes to nothing."""
+        """Run the worker whenever something is due, less and less often for work that has no
+        effect.
+        """
         end, vain = self.scheduler.seconds + _LONGEST_QUIET, 0
         while self.scheduler.seconds < end:
             work_done = self.people.process("worker", run_worker)

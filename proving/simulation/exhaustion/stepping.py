@@ -1,5 +1,5 @@
-"""One actor, again and again: brought to where it stood by telling it again what it heard, it acts
-until it pauses.
+"""One actor, again and again: it hears everything again to return to its place, then acts until it
+pauses.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Scope:
     crashes: int = 1
     faults: int = 1
     dying: str = ""
-    """Whose process may die, if not everybody's; one of `mortals`."""
+    """The actor whose process may die, if only one may; one of `mortals`."""
     failing: str = ""
-    """Who may meet a fault, if not everybody."""
+    """The actor that may meet a fault, if only one may."""
 
     @property
     def mortals(self) -> tuple[str, ...]:
-        """Whose processes there are."""
+        """The actors that have processes."""
         notifications = tuple(f"payment notification of {method}" for method in self.methods)
         refunding = ("clerk", "refund notification") if self.refunds else ()
         return (
@@ -69,8 +69,8 @@ class Scope:
 
     @property
     def parts(self) -> tuple[Scope, ...]:
-        """The scopes by who dies and who meets a fault, which make up this one together; itself if
-        more than one process or fault may.
+        """The scopes by the actor that dies and the actor that meets a fault, which make up this
+        one together; itself if more than one process or fault may.
         """
         if max(self.crashes, self.faults) > 1:
             return (self,)
@@ -82,7 +82,7 @@ class Scope:
 
     @property
     def name(self) -> str:
-        """What is said of a part."""
+        """The text that names a part."""
         return (
             ", ".join(
                 filter(
@@ -94,13 +94,13 @@ class Scope:
         )
 
     def check(self, name: str) -> None:
-        """Raise when somebody has a process who is in no part."""
+        """Raise when an actor has a process and is in no part."""
         if not name.startswith(self.mortals):
             raise ValueError(f"{name} has a process, and is none of {', '.join(self.mortals)}")
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """With what the shopper pays, one after the other."""
+        """The payment methods of the shopper, one after the other."""
         return ("paypal", "alipay")[: self.payments]
 
 
@@ -119,9 +119,7 @@ class _Chance(Random):
 
 
 class Stepping(Scheduler):
-    """Lets one actor act from one pause to the next, after it was told again what it had heard
-    before.
-    """
+    """Lets one actor act from one pause to the next, after it has heard everything before again."""
 
     def __init__(self, scope: Scope) -> None:
         super().__init__(1)
@@ -129,12 +127,12 @@ class Stepping(Scheduler):
         self.ticks = 0
         self.is_exploring = False
         self.told: list[_Heard] = []
-        """What the actor has heard in this step."""
+        """The things that the actor has heard in this step."""
         self.touched: set[str] = set()
         """The parts of the world that this step depends on."""
         self.choices: list[tuple[str, int]] = []
-        """Where it might have gone otherwise in this step: what that would have used up, and how
-        many ways there were.
+        """Where it might have gone another way in this step: the kind that each choice would have
+        used up, and how many ways there were.
         """
         self._scope = scope
         self._past: tuple[_Heard, ...] = ()
@@ -142,14 +140,14 @@ class Stepping(Scheduler):
         self._plan: tuple[int, ...] = ()
         self._is_doomed = False
         self._standing: dict[bytes, Actor] = {}
-        """Actors at the pauses at which their steps ended, by where they stand: who goes on from
-        there need not begin anew.
+        """Actors at the pauses at which their steps ended, by where they stand: one that goes on
+        from there need not start again.
         """
         self.is_mortal = False
         self.script = Script()
-        """What the actor has said to the database in this step, and heard."""
+        """The actor's dialogue with the database in this step."""
 
-    # What an actor hears --------------------------------------------------------------------------
+    # Hearing --------------------------------------------------------------------------------------
 
     @property
     def _is_again(self) -> bool:
@@ -166,7 +164,7 @@ class Stepping(Scheduler):
         return what
 
     def hear(self, read: Callable[[], _T]) -> _T:
-        """Return what the actor reads, or read it to it again."""
+        """Return the value that the actor reads, or read it to the actor again."""
         is_new = self._is_acting
         heard = self._hear(read)
         if is_new:
@@ -174,13 +172,13 @@ class Stepping(Scheduler):
         return heard
 
     def say(self, action: Callable[[], object]) -> None:
-        """Let the actor do something of which it hears nothing."""
+        """Let the actor do something without an answer."""
         action()
         if self._is_acting:
             self.script.say(action)
 
     def hear_rows(self, cursor: Any, read: Callable[[Any], _T]) -> _T:
-        """Return what the actor reads of a statement, or read it to it again."""
+        """Return the rows that the actor reads of a statement, or read them to it again."""
         if not self._is_acting:
             return self._hear(lambda: read(cursor))
         assert self.actor
@@ -198,7 +196,7 @@ class Stepping(Scheduler):
 
     @property
     def _is_acting(self) -> bool:
-        """Whether an actor acts, and is not told again what it heard."""
+        """Whether an actor acts, and is not hearing the past again."""
         return self.is_exploring and self.actor is not None and not self._is_again
 
     def _hear(self, read: Callable[[], _T]) -> _T:
@@ -243,7 +241,7 @@ class Stepping(Scheduler):
         return self._hear(lambda: datetime.fromtimestamp(self.seconds + ticks * _TICK, UTC))
 
     def monotonic(self) -> float:
-        """Return the time; stands in for `time.monotonic`."""
+        """Return the time; replaces `time.monotonic`."""
         return self._hear(lambda: self.seconds)
 
     def forget(self, answer: object) -> None:
@@ -274,8 +272,8 @@ class Stepping(Scheduler):
     # Choices --------------------------------------------------------------------------------------
 
     def choose(self, kind: str, ways: int) -> int:
-        """Return which way to go; the last is the ordinary one, and every other uses up one of what
-        may happen of a kind.
+        """Return which way to go; the last is the ordinary one, and every other uses up one crash
+        or fault of a kind.
         """
         if self._is_again:
             return int(self._again("chose"))
@@ -357,7 +355,7 @@ class Stepping(Scheduler):
         return True
 
     def _begin_anew(self, known: Known) -> Actor:
-        """Return an actor that was told again what it had heard, and stands where it stood."""
+        """Return an actor that has heard everything again, and stands where it stood."""
         self._past, self._place, self._is_doomed = known.heard, 0, False
         self._actors.clear()
         actor = self.spawn(known.name, known.action, story=STORY)
@@ -374,7 +372,7 @@ class Stepping(Scheduler):
             self._abandon(self._standing.popitem()[1])
 
     def abandon_waiting(self) -> None:
-        """Let go of whoever waits for a later time."""
+        """Let go of the actors that wait for a later time."""
         for _, _, actor in self._waiting:
             self._abandon(actor)
         self._waiting.clear()
@@ -389,7 +387,7 @@ class Stepping(Scheduler):
 
 
 class Known(NamedTuple):
-    """Where an actor stands: what it does, when it can, and what it has heard since it began."""
+    """Where an actor stands: its act, when it can, and all that it has heard since it began."""
 
     name: str
     action: Callable[[], object]
@@ -399,8 +397,8 @@ class Known(NamedTuple):
 
     @property
     def identity(self) -> bytes:
-        """What tells it from where it could stand else: what it heard since its last process was
-        over, and how many were.
+        """Its place as a key: all that it heard since its last process was over, and how many
+        were.
         """
         overs = [place for place, (kind, _) in enumerate(self.heard) if kind == "over"]
         since = self.heard[overs[-1] :] if overs else self.heard

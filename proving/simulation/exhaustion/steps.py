@@ -1,5 +1,5 @@
-"""What a step comes to: each is played once for all that it touches; elsewhere it is followed by
-what it said, or known.
+"""The outcome of a step: each is played once for all that it touches; elsewhere its script or its
+known outcome replaces it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ GONE: Final = -1
 
 @dataclass
 class Counts:
-    """What was explored, and what that took."""
+    """The size and the cost of an exploration."""
 
     states: int = 0
     steps: int = 0
     """Between states."""
     ends: int = 0
-    """States in which nobody may have anything more to do."""
+    """States in which no actor may have anything more to do."""
     worlds: int = 0
     places: int = 0
     """Where actors may stand."""
@@ -54,8 +54,8 @@ class Counts:
 
 
 class Outcome(NamedTuple):
-    """What came of a step: which parts of the world have another content, where the actor stands,
-    and who has begun.
+    """The outcome of a step: the parts of the world with another content, where the actor stands,
+    and the actors that begin.
     """
 
     changes: tuple[tuple[int, int], ...]
@@ -66,8 +66,8 @@ class Outcome(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Where a step leads in one world: who stands where then, who has begun, and what may still
-    happen.
+    """Where a step leads in one world: where each actor stands then, the actors that begin, and the
+    crashes and faults left.
     """
 
     world: int
@@ -99,8 +99,8 @@ class Steps:
         self._judged_places = [at for name, at in small.places.items() if name not in unjudged]
 
     def begin(self, scope: Scope) -> Counts:
-        """Begin a part of the scope, and return the counts of it; what a step comes to is known
-        from the parts before.
+        """Begin a part of the scope, and return its counts; outcomes of steps from earlier parts
+        stay known.
         """
         self._scope, self.counts = scope, Counts(worlds=len(self.worlds), places=len(self.actors))
         self._moves.clear()
@@ -166,8 +166,8 @@ class Steps:
         return outcome, places
 
     def _follow(self, world: World, key: tuple[Any, ...]) -> tuple[Outcome, tuple[int, ...]] | None:
-        """Return what comes of a step by its script, if the actor would hear what it has heard in
-        such a step before.
+        """Return the outcome of a step by its script, if the actor would hear the same as in an
+        earlier step.
         """
         scripts = self._scripts.get(key)
         if scripts is None:
@@ -187,8 +187,8 @@ class Steps:
         world: World,
         touched: Collection[str],
     ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...], tuple[int, ...]]:
-        """Return which parts of a world a step has changed that touched some, who has begun, and
-        the places of what it depends on.
+        """Return the parts of a world that a step has changed, the actors that begin, and the
+        places that it depends on.
         """
         small, after = self._small, list(world)
         begun = tuple(map(self.actor, small.begun())) if GATEWAY in touched else ()
@@ -242,7 +242,7 @@ class Steps:
             )
 
     def _ways(self, number: int, actor: int, crashes: int, faults: int) -> Iterator[Move]:
-        """Return where an actor can go, with what may still happen to it."""
+        """Return where an actor can go, with the crashes and faults left to it."""
         world = self.worlds[number]
         deaths = (False, True) if crashes and self.actors[actor].is_mortal else (False,)
         plans: list[tuple[bool, tuple[int, ...], int, int]] = [
@@ -267,8 +267,8 @@ class Steps:
 
 
 def keep_all() -> None:
-    """Collect the garbage, and take what else there is out of the collector's sight: it would be
-    polled through again and again.
+    """Collect the garbage, and hide all other objects from the collector: it would go through them
+    again and again.
     """
     gc.collect()
     gc.freeze()

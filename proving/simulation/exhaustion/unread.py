@@ -1,9 +1,9 @@
-"""What an actor loads and never looks at is kept from it: two places that differ in nothing else
-are one.
+"""Keep from an actor the columns that it loads and never reads: two places that differ only in
+those are one.
 
-A query for a model loads all columns, and most of them play no part in what a process does then.
-Which those are is said here and held: whoever looks at one ends the exploration with an error that
-says so.
+A query for a model loads all columns, and most of them play no part in the process after it. The
+tables here name them, and the code holds to that: a process that reads one ends the exploration
+with an error that names it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _UNREAD: Final[dict[str, _Columns]] = {
         Refund: _OF_A_REFUND,
     },
 }
-"""By what an actor is, the columns that it never looks at. A worker may look at all."""
+"""The columns that an actor never reads, by kind of actor. A worker may read all."""
 _OF_A_DELIVERED_PAYMENT: Final = (
     "last_notification",
     "last_polled_at",
@@ -72,20 +72,21 @@ _OF_A_DELIVERED_PAYMENT: Final = (
     "repeated_notifications",
     "status_since",
 )
-"""Of a payment that is loaded with what the shop is told of it, and why it is paid, nobody looks at
-these.
+"""Columns of a payment that is loaded with the event for the shop and with the reason why it is
+paid; no process reads these.
 """
 _NEW_ENTRY: Final = f'INSERT INTO "{TimelineEntry._meta.db_table}" '
 _KEPT: Final = datetime.min.replace(tzinfo=UTC)
-"""Stands in a row where a column is kept; a moment, which the driver's converters leave as it
-is.
+"""Marks a hidden column in a row; a moment, which the driver's converters leave as it is.
 """
 _COLUMN: Final = re.compile(r'"(\w+)"\."(\w+)"')
 _PUNCTUATION: Final = re.compile(r"\(|\)|, | FROM ")
 
 
 def without_unread(actor: str, sql: str, read: Any) -> Any:
-    """Return what an actor reads, one row or several, without what it never looks at."""
+    """Return the rows that an actor reads, one or several, without the columns that it never
+    reads.
+    """
     places = _places(actor, sql)
     if not places or not isinstance(read, list | tuple):
         return read
@@ -139,7 +140,7 @@ def _places(actor: str, sql: str) -> frozenset[int]:
 
 @contextmanager
 def keeping() -> Iterator[None]:
-    """Let models be loaded without what is kept, and raise when it is polled."""
+    """Let models load without the hidden columns, and raise when code reads one."""
     from_db: Callable[..., Model] = Model.from_db.__func__  # type: ignore[attr-defined]
     refresh, is_loaded_again = Model.refresh_from_db, False
 
@@ -192,4 +193,4 @@ def keeping() -> Iterator[None]:
 
 
 class _LookedAt(BaseException):
-    """An actor polled what was kept from it; no handler of errors may hide that."""
+    """An actor read a hidden column; no handler of errors may hide that."""

@@ -1,5 +1,5 @@
-"""The example shop running as `make demo` runs it, a browser, and what must hold on every page and
-after every test.
+"""The example shop running as `make demo` runs it, a browser, and the promises that hold on every
+page and after every test.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PHONE: Final[dict[str, Any]] = {
 _DEADLINE_MS: Final = 15_000
 
 _NUMBERS_AND_KEYS: Final = re.compile(r"\d+|\b[\w-]{16,}")
-"""In what the same page differs from one visit to the next."""
+"""The differences of one page from one visit to the next."""
 
 # Oscar's migrations take longer than all the tests; `make demo ONCE=1` goes through them.
 _PREPARE: Final = """
@@ -56,12 +56,12 @@ demo._prepare(sys.argv[1])
 
 
 OSCARS_OWN: Final = (
-    ".navbar",  # a form stands in a list of links
+    ".navbar",  # a form is in a list of links
     ".breadcrumb",  # grey on grey
     ".nav-tabs",  # a list of tabs without tabs
 )
-"""What is not accessible in Oscar's dashboard, which only its staff see, and which is not ours to
-mend.
+"""Parts of Oscar's dashboard that are not accessible; only its staff see them, and we cannot change
+them.
 """
 
 _OSCARS_NOISE: Final = "oscar.dashboard.orders.initTable is not a function"
@@ -70,7 +70,7 @@ _OSCARS_NOISE: Final = "oscar.dashboard.orders.initTable is not a function"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Where the shop's processes are, and who may enter the dashboard."""
+    """The addresses of the shop's processes, and the staff who may enter the dashboard."""
 
     shop: str
     gateway: str
@@ -119,8 +119,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 class Shop:
-    """The example shop as its visitors meet it. Every page is polled; every word of the console and
-    every request is heard.
+    """The example shop as its visitors meet it. The tests look at every page; they hear every word
+    of the console and every request.
     """
 
     def __init__(self, browser: Browser, running: Running, last_polled_at: set[str]) -> None:
@@ -154,8 +154,8 @@ class Shop:
         has_script: bool = True,
         **options: Any,
     ) -> Shopper:
-        """Let somebody in; with an album, each page is kept as a picture. Pages without script
-        cannot be polled.
+        """Let a visitor in; with an album, each page is kept as a picture. The tests cannot look
+        into pages without script.
         """
 
         def look(page: Page, name: str) -> None:
@@ -192,8 +192,8 @@ class Shop:
             self.errors.append(f"{error} ({url})")
 
     def look(self, page: Page, picture: str = "", *, beside: Sequence[str] = ()) -> None:
-        """Demand that a page is accessible, but for what some selectors exclude, and fits its
-        window; keep a picture if wanted.
+        """Demand that a page is accessible, except for the parts that some selectors exclude, and
+        fits its window; keep a picture if wanted.
         """
         if picture:
             self.keep(page, picture)

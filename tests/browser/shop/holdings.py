@@ -1,4 +1,4 @@
-"""What the shop and the gateway hold, each read where it is kept: the shop's database and the
+"""The holdings of the shop and the gateway, each read at its source: the shop's database and the
 gateway's ledger.
 """
 
@@ -33,7 +33,7 @@ _ACTORS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """What was taken, and how much of it was refunded."""
+    """The money taken, and how much of it was refunded."""
 
     paid: Decimal = Decimal()
     refunded: Decimal = Decimal()
@@ -67,7 +67,7 @@ class Ledger:
             return connection.execute(question, values).fetchall()
 
     def orders(self) -> list[Order]:
-        """Return what the shop holds of each order."""
+        """Return the shop's holdings for each order."""
         rows = self._ask(_ORDERS, self._before)
         return [
             Order(number, status, Decimal(total), Money(Decimal(paid), Decimal(refunded)), key)
@@ -80,7 +80,7 @@ class Ledger:
         return order
 
     def actors(self, event: str) -> list[str]:
-        """Return what caused each of the order's timeline entries of a kind."""
+        """Return the actors of the order's timeline entries of a kind."""
         return [actor for (actor,) in self._ask(_ACTORS, self.order().key, event)]
 
     def transactions(self) -> dict[str, dict[str, Any]]:
@@ -89,7 +89,7 @@ class Ledger:
         return {transaction["reference"]: transaction for transaction in state["transactions"]}
 
     def payments(self) -> list[dict[str, Any]]:
-        """Return what the gateway was asked to take since these books were opened, the oldest
+        """Return the payments that the gateway was sent since these books were opened, the oldest
         first.
         """
         found = [
@@ -100,7 +100,7 @@ class Ledger:
         return sorted(found, key=lambda transaction: float(transaction["createdAt"]))
 
     def held_by_gateway(self) -> dict[str, Money]:
-        """Return what the gateway holds for each order's number."""
+        """Return the gateway's holdings for each order's number."""
         held: defaultdict[str, Money] = defaultdict(Money)
         for transaction in self.payments():
             if transaction["status"] == "paid":
@@ -112,12 +112,12 @@ class Ledger:
         return dict(held)
 
     def held_by_shop(self) -> dict[str, Money]:
-        """Return what the shop believes to have been paid for each order's number."""
+        """Return the amounts that the shop holds as paid for each order's number."""
         return {order.number: order.money for order in self.orders() if order.money != Money()}
 
     def must_agree(self) -> None:
-        """Demand that both hold the same for every order, to the cent, as soon as what is under way
-        has arrived.
+        """Demand that both hold the same for every order, to the cent, as soon as everything under
+        way has arrived.
         """
         until = time.monotonic() + _PATIENCE_SECONDS
         while self.held_by_gateway() != self.held_by_shop() and time.monotonic() < until:

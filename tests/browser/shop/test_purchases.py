@@ -18,7 +18,7 @@ from tests.browser.shop.visitors import Finger, Keyboard
 
 
 def _methods(shop: Shop) -> list[tuple[str, str]]:
-    """What the gateway was asked to take, and what became of it."""
+    """The methods that the gateway was asked to take, and their outcome."""
     return [(payment["vendor"], payment["status"]) for payment in shop.ledger.payments()]
 
 

@@ -1,4 +1,4 @@
-"""Whoever sits in front of the browser: what they point with, and their way through the shop."""
+"""The visitors in front of the browser: their pointing devices, and their way through the shop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FOCUS_IS_VISIBLE: Final = """element => [element, ...element.labels ?? []].some
 
 
 class Hand(Protocol):
-    """How somebody presses, writes and chooses."""
+    """How a visitor presses, writes and chooses."""
 
     def press(self, target: Locator) -> None:
         """Press a link or a button."""
@@ -91,7 +91,7 @@ class Keyboard:
 
 
 class Shopper:
-    """Buys as a guest. `look` is called on every page, with what it is called."""
+    """Buys as a guest. Every page is passed to `look`, with its name."""
 
     def __init__(self, page: Page, hand: Hand, look: Callable[[Page, str], None]) -> None:
         self.page, self.hand = page, hand

@@ -1,5 +1,5 @@
-"""What the ledger say of a difference, word for word: what we believe, what the other side says,
-and what to do.
+"""The ledger's texts about a difference, word for word: our belief, the other side's answer, and
+the remedy.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def test_agreeing_or_inconclusive_answer_is_fine(
     [("pending", None), ("paid", None), ("closed", "3001"), ("created", "3001")],
 )
 def test_created_payment_must_be_known_there(status: str, number: str | None) -> None:
-    """The gateway must know what it has created."""
+    """The gateway must know every payment that it has created."""
     found = compared(payment(status=status, transaction_no=number), NotFound(asked_at=NOW))
     assert found
     assert found.kind is DifferenceKind.UNKNOWN_THERE
@@ -262,7 +262,7 @@ def test_reported_paid_payment_must_be_known() -> None:
 
 
 def test_difference_shows_review_and_remedy() -> None:
-    """It says who knows of it and what is left to do."""
+    """It names the side that knows of it and the steps that are left."""
     one, answer = payment(), said(amount=Decimal("12.49"))
     open_one = review(reason="amount-mismatch")
     resolved = review(
@@ -524,7 +524,7 @@ def test_payment_applied_to_order_paid_otherwise() -> None:
 
 
 def test_unrelated_outbox_events_prove_no_delivery() -> None:
-    """Events about another payment or a refund do not show that the shop was told."""
+    """Events about another payment or a refund do not show that the event was delivered."""
     first, second = payment(), payment(2, of=order())
     never = ("not-delivered", "S2", SHOWN, "nothing was ever queued to tell the shop", TELL_US, "")
     assert found(ledger(first, second, paid_by=first, outbox_events=[told(first)])) == [never]

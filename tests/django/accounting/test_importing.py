@@ -1,6 +1,4 @@
-"""Payments of another plugin are imported whole, verified and once, so that they can be refunded
-here.
-"""
+"""Payments of another plugin are imported whole, verified and once, to be refundable here."""
 
 from __future__ import annotations
 
@@ -189,7 +187,7 @@ def test_imported_payment_is_paid_and_refundable(
     world: World,
     csv: Any,
 ) -> None:
-    """The shop is not told of the payment."""
+    """The shop gets no event about the payment."""
     number = made_elsewhere(world, OLD[0])
     imported(csv(f"{OLD[0]},12.50,USD"), "--apply")
     payment = Payment.objects.get(reference=OLD[0])

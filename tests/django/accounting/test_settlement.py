@@ -1,5 +1,5 @@
-"""A settlement file against payments and refunds: what either side lacks, and what a bad file
-does.
+"""A settlement file against payments and refunds: the gaps on either side, and the effect of a bad
+file.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def test_bad_line_loses_no_other_line() -> None:
         (6, "amount", ""),
         (7, "fee", "1.2.3"),
     ]
-    assert not checked.differences  # B and C stand in the file, though unreadable
+    assert not checked.differences  # B and C are in the file, though unreadable
     assert checked.matched == 2
 
 

@@ -29,7 +29,7 @@ def read(lines: Any, delimiter: str = ",") -> list[dict[str, str]]:
 
 @pytest.fixture
 def shoppers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Customer]:
-    """What the shop's plugin knows of its shoppers, by order."""
+    """The facts that the shop's plugin knows of its shoppers, by order."""
     known: dict[str, Customer] = {}
 
     def call(_plugin: str, name: str, *, order_keys: Sequence[str]) -> Mapping[str, Customer]:

@@ -238,8 +238,8 @@ class _Acts:
             run_lane("silent")
 
     def money_that_is_held(self, *, has_refund: bool) -> None:
-        """Open reviews of paid payments whose money pays nothing or too much; where wanted, a
-        refund of each waits to be sent.
+        """Open reviews of paid payments whose money pays nothing or too much; on request, a refund
+        of each waits to be sent.
         """
         first = self.start()
         self.gateway.says[first.reference] = _PENDING

@@ -152,7 +152,7 @@ class Answering:
 
     @hookimpl
     def tillgate_refund(self, request: RefundRequest) -> Refunded:
-        """Accept the refund, or raise what `refunds` holds."""
+        """Accept the refund, or raise the error in `refunds`."""
         if self.refunds:
             raise self.refunds
         return Refunded(

@@ -3,8 +3,7 @@ reason, made by real operations.
 
 The operations run on each database, and must leave the same rows on all three; the file is written
 only then. Its name begins with the number of the migration that it fits. Before the first release
-the command writes the file anew; a released file stays as it is, and later migrations must upgrade
-it.
+the command rewrites the file; a released file stays as it is, and later migrations must upgrade it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What operators hear: the structured log and OpenTelemetry; never a secret."""
+"""The signals for operators: the structured log and OpenTelemetry; never a secret."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def elsewhere(settings: Any) -> Iterator[str]:
 
 
 def test_i12_network_operation_explains_its_misuse() -> None:
-    """The error says where it was called and what to do."""
+    """The error names the call's place and the remedy."""
     outside_transactions("refund")
     with pytest.raises(InsideTransaction) as caught, transaction.atomic():
         outside_transactions("refund")
@@ -84,7 +84,7 @@ def by_hand() -> Iterator[None]:
 def test_i6_manual_commit_sends_nothing(
     world: World,
 ) -> None:
-    """If the host commits by hand, its rollback would forget what was sent."""
+    """If the host commits by hand, its rollback would forget a sent request."""
     payment = world.paid_payment()
     for send in (
         lambda: queueing.refund(payment.pk, "1.00"),
@@ -112,7 +112,7 @@ def test_manual_commit_error_explains_itself(
     action: Callable[[], object],
     operation: str,
 ) -> None:
-    """It says where the operation was called and what to do."""
+    """It names the place of the operation's call and the remedy."""
     with by_hand(), pytest.raises(InsideTransaction) as caught:
         action()
     assert str(caught.value) == (
@@ -154,7 +154,7 @@ def test_manual_commit_acknowledges_nothing_unsaved(
 def test_manual_commit_queues_refunds(
     world: World,
 ) -> None:
-    """The refund is queued with what the host commits."""
+    """The refund is queued with the host's commit."""
     payment = world.paid_payment()
     transaction.set_autocommit(False)
     try:

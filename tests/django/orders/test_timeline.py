@@ -1,5 +1,5 @@
-"""What a timeline tells, word for word: everything that happens to an order, what caused it, and
-what it is about (I10).
+"""The timeline's texts, word for word: everything that happens to an order, its cause, and its
+subject (I10).
 """
 
 from __future__ import annotations
@@ -362,11 +362,11 @@ def test_lost_creation_answer_and_overtaking_notification(
     )
 
 
-# What an entry keeps, and what observers hear.
+# The fields of an entry, and the calls of observers.
 
 
 class Listener:
-    """An observer that keeps what it hears."""
+    """An observer that keeps all that it hears."""
 
     def __init__(self) -> None:
         self.heard: list[hooks.Event] = []
@@ -536,7 +536,7 @@ def test_i2_deep_answer_parts_are_left_out(
     world: World,
     depth: int,
 ) -> None:
-    """What is too deep to store does not prevent the entry from being recorded."""
+    """Parts too deep to store do not prevent the entry from being recorded."""
     payment = world.start(world.order())
     deep: Any = "the end"
     for _ in range(depth):

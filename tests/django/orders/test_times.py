@@ -73,7 +73,7 @@ def test_time_to_try_that_begins_under_way(world: World) -> None:
     order.payments.update(is_processing=True)
     times.note_under_way(order)
     world.time.advance(hours=30)
-    order.tried_since = world.time.now()  # such as after a refund of what had not paid it
+    order.tried_since = world.time.now()  # as after a refund of a payment that had not paid it
     world.time.advance(hours=2)
     order.payments.update(is_processing=False)
     times.note_under_way(order)

@@ -1,4 +1,4 @@
-"""What a plugin is told: every field of a value is its row's."""
+"""The values for plugins: every field of a value is its row's."""
 
 from __future__ import annotations
 

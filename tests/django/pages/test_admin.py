@@ -690,7 +690,7 @@ def test_simultaneous_refunds_by_staff_make_one(world: World) -> None:
         try:
             gate.wait()
             answer = press(client, payment, "10.00", seen=0, key=f"of-{number}")
-            # Not from the answer's context: the test client hears what any thread renders.
+            # Not from the answer's context: the test client hears every thread's rendering.
             told.extend(
                 re.findall(
                     r'<ul class="messagelist">\s*<li[^>]*>(.*?)</li>',

@@ -328,7 +328,7 @@ def test_only_configured_methods_are_offered(world: World, settings: Any) -> Non
 
 
 def test_waiting_page_stops_refreshing_eventually(world: World) -> None:
-    """A waiting page refreshes without JavaScript, but not for ever."""
+    """A waiting page refreshes without JavaScript, but not without end."""
     payment = world.start(world.order())
     path = f"/payments/return/{payment.return_key}/"
     waiting = text_of(come_back(world, payment, status="success"))
@@ -917,8 +917,8 @@ def underpaid(world: World) -> tuple[str, Payment]:
 
 
 def test_i4_held_money_is_reported_before_paying(world: World) -> None:
-    """It was too little, or came while the order was cancelled: it waits for a person, and the
-    order could be paid once more.
+    """It was too little, or came while the order was cancelled: it waits for staff, and the order
+    could be paid once more.
     """
     order, payment = underpaid(world)
     assert world.reviews() == ["underpaid"]
@@ -935,7 +935,7 @@ def test_i4_held_money_is_reported_before_paying(world: World) -> None:
         assert "USD 10.00 has arrived for this order already, with Alipay" in text_of(answer)
         assert f'?held={payment.reference}"' in text_of(answer)
     assert Payment.objects.count() == 1, "nobody is led on unasked"
-    # after reading it the shopper may, such as the rest
+    # after reading it the shopper may, as with the rest
     answer = world.client.post(f"{page}?held={payment.reference}", {"method": "alipay"})
     assert world.onward(answer) == Payment.objects.latest("pk").payment_url
     assert Payment.objects.count() == 2

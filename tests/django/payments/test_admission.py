@@ -1,4 +1,6 @@
-"""How creations and queries ended that a shopper waited for, and what follows for the next ones."""
+"""The ends of creations and queries that a shopper waited for, and the consequences for the next
+ones.
+"""
 
 from __future__ import annotations
 

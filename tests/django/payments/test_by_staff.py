@@ -1,5 +1,5 @@
-"""A payment that the gateway reports paid with another amount: nobody pays it again, and staff can
-accept it as paid (I1, I4).
+"""A payment that the gateway reports paid with another amount: no shopper pays it again, and staff
+can accept it as paid (I1, I4).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A payment page that nobody should pay on any more is closed at its gateway, once."""
+"""A payment page that must not take money any more is closed at its gateway, once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tillgate.testing.world import World
 
 
 class Closing(ToyPlugin):
-    """The toy, which counts what it is asked to close, and may fail."""
+    """The toy, which counts its requests to close, and may fail."""
 
     fails = False
 

@@ -1,4 +1,4 @@
-"""What an answer says for clerks and shoppers is kept with its payment, and found again."""
+"""An answer's texts for clerks and shoppers are kept with its payment, and found again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tillgate.testing.world import World
 
 
 class Talkative(ToyPlugin):
-    """The toy, whose answers say what a test wants."""
+    """The toy, whose answers contain the test's texts."""
 
     says: dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""An order that the shop expects money for, though nobody has started a payment yet."""
+"""An order that the shop expects money for before any payment has started."""
 
 from __future__ import annotations
 

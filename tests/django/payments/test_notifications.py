@@ -1,5 +1,5 @@
-"""What a notification leaves behind: evidence within a bound, its counts, and what a person is told
-of forged ones.
+"""The traces of a notification: evidence within a bound, its counts, and the review of forged
+ones.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def test_renamed_tables_keep_notifications(
     assert Notification.objects.count() == 20
 
 
-# What is kept -------------------------------------------------------------------------------------
+# Storage ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -380,7 +380,7 @@ def test_unreadable_parts_are_kept_as_evidence(world: World) -> None:
     }
 
 
-# What is the same ---------------------------------------------------------------------------------
+# Repetition ---------------------------------------------------------------------------------------
 
 
 def test_door_method_and_signature_distinguish_notifications(
@@ -421,7 +421,7 @@ def test_notification_digest_fills_its_column(world: World) -> None:
     )
 
 
-# What is forged -----------------------------------------------------------------------------------
+# Forgery ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -482,7 +482,7 @@ def test_many_forged_notifications_raise_review(
         assert world.reviews() == open_ones
 
 
-# What it leads to ---------------------------------------------------------------------------------
+# Consequences -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("actor", ["webhook", "return"])

@@ -1,4 +1,4 @@
-"""Payments: started, reconciled, closed; each test names what is promised."""
+"""Payments: started, reconciled, closed; each test names its promise."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_i2_chargeback_is_found_year_later(
 
 
 def test_i2_late_money_after_release_needs_review(world: World) -> None:
-    """The shop has already given up the order."""
+    """The shop has already released the order."""
     order = world.order()
     payment = world.start(order)
     world.time.advance(hours=3)
@@ -212,7 +212,7 @@ def test_i4_second_payment_is_reviewed_not_delivered(world: World) -> None:
 def test_i4_undelivered_payment_blocks_second_payment(
     world: World,
 ) -> None:
-    """No second payment starts while the shop cannot be told of the first."""
+    """No second payment starts while the first one's event cannot be delivered."""
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -422,7 +422,7 @@ def test_an_unrecognised_status_past_expiry_is_raised(world: World) -> None:
 def test_open_payment_delays_unpaid_message(
     world: World,
 ) -> None:
-    """The shop is told that an order is unpaid only when no payment is open."""
+    """The shop hears that an order is unpaid only when no payment is open."""
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     world.sandbox.control.decline(first.reference)
@@ -730,7 +730,7 @@ def test_answer_asked_at_status_moment_counts(
 
 
 def test_known_review_makes_answer_unchanged(world: World) -> None:
-    """An answer brings nothing new if its matter already has an open review."""
+    """An answer brings nothing new if a review of the same fact is already open."""
     payment = world.fresh(world.start(world.order()))
     of_account, of_payment = (
         "wrong-credentials:account:default",

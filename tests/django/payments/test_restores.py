@@ -47,7 +47,7 @@ def lose(*rows: Any) -> None:
 
 
 def sent_and_forgotten(world: World) -> Refund:
-    """Return a refund that was sent, of which the database has lost that it was."""
+    """Return a refund that was sent, but whose sending the database has lost."""
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "2.50")
     assert refund.status == "succeeded"
@@ -126,7 +126,7 @@ def test_restore_rechecks_payments_of_last_month(
     world.time.advance(days=2)
     world.run_worker()
     world.sandbox.control.set_options({"word_refunded": "refunded"})
-    world.sandbox.control.refund(payment.reference, "12.50")  # by a refund whose row was lost
+    world.sandbox.control.refund(payment.reference, "12.50")  # by a refund with a lost row
     before = world.queries()
     assert note_restored(timezone.now(), "restored").payments == 1
     world.run_worker()
@@ -250,9 +250,7 @@ def test_database_refusing_identity_is_asked_once(
 
 @pytest.fixture
 def lost(world: World) -> Any:
-    """A payment that was paid, and of which the database knows nothing, with the gateway's
-    notification of it.
-    """
+    """A paid payment that the database does not know, with the gateway's notification of it."""
     payment = world.start(world.order())
     world.shopper_pays(payment)
     [told] = world.sent(payment)

@@ -1048,8 +1048,8 @@ def pressed(
 
 
 def test_sixteen_shoppers_reach_the_payment_page(world: World) -> None:
-    """A gateway that takes a second for each answer is healthy, however many shoppers press at
-    once.
+    """A gateway that takes a second for each answer is healthy, even if many shoppers press
+    together.
     """
     world.sandbox.control.set_options({"delay_seconds": 1.0, "pay.delay": 1.0})
     orders = [world.order() for _ in range(16)]

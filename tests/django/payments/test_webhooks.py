@@ -308,7 +308,7 @@ def test_worker_finds_the_payment_of_a_dispute(
     world.time.advance(seconds=10)
     world.run_worker()
     assert not Notification.objects.filter(payment=None).exists()
-    world.run_worker()  # what falls due in a run is the next one's
+    world.run_worker()  # work that falls due in a run is the next one's
     assert world.fresh(payment).status == "paid"
 
 
@@ -329,7 +329,7 @@ def test_hanging_gateway_holds_no_webhook(world: World, toy: Toy, disputing: Dis
     assert Notification.objects.filter(due_at__isnull=False).count() == 16
     disputing.may_answer.set()
     world.run_worker()
-    world.run_worker()  # what falls due in a run is the next one's
+    world.run_worker()  # work that falls due in a run is the next one's
     assert {world.fresh(payment).status for payment in payments} == {"paid"}
 
 

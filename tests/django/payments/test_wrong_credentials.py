@@ -1,5 +1,5 @@
-"""A wrong token or missing rights: the owner is told at the first answer that says so, and no other
-trouble is blamed on the account.
+"""A wrong token or missing rights: the owner gets mail at the first answer that says so, and no
+other trouble is blamed on the account.
 """
 
 from __future__ import annotations

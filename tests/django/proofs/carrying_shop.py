@@ -1,5 +1,5 @@
-"""The smallest shop, but it is also told over the network that a payment is paid: a line in a file
-stands for the other side.
+"""The smallest shop, but it also sends word of a paid payment over the network: a line in a file
+replaces the other side.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NAME = "carrying-shop"
 
 
 class CarryingShop:
-    """Queues two remote outbox events when it is told that a payment is paid."""
+    """Queues two remote outbox events for the event that a payment is paid."""
 
     def __init__(self, carried: Path, reach: Callable[[str], object]) -> None:
         self._carried, self._reach = carried, reach

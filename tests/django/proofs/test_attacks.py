@@ -1,4 +1,4 @@
-"""What people who attacked the app have found: each of these was broken once."""
+"""The findings of attacks on the app: each of these was broken once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def raise_changed(payment: Payment) -> None:
 
 
 def while_held(act: Callable[[], _T]) -> _T:
-    """Do what a person does who reads "try again in a moment"."""
+    """Follow the advice "try again in a moment"."""
     for _ in range(20):
         with suppress(OrderHeld):
             return act()
@@ -151,7 +151,7 @@ def test_forgotten_payment_is_polled_rarely(
     assert world.queries() - before <= 2
 
 
-# Answers that come late, and what they say of reviews ---------------------------------------------
+# Late answers, and their words about reviews ------------------------------------------------------
 
 
 @contextmanager
@@ -523,7 +523,7 @@ def test_concurrent_work_on_payments_loses_nothing(
     assert times <= Refund.objects.get(pk=first.pk).notifications <= times + again
 
 
-# What is kept and shown ---------------------------------------------------------------------------
+# Storage and display ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("letter", ["\U0001f4b8", "\x01", "é"])

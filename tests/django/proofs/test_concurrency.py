@@ -1,4 +1,4 @@
-"""Everything at once, for real: threads and processes, each with its own connection to the
+"""Everything at the same time, for real: threads and processes, each with its own connection to the
 database.
 """
 
@@ -59,14 +59,14 @@ def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 def at_once(*actions: Callable[[], _T]) -> list[_T | Exception]:
-    """Do all of it at the same moment, each in a thread; return what each returned or raised."""
+    """Do all of it at the same moment, each in a thread; return the result or the error of each."""
     barrier = threading.Barrier(len(actions))
 
     def action(own: Callable[[], _T]) -> _T | Exception:
         barrier.wait()
         try:
             return own()
-        except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
+        except Exception as error:  # noqa: BLE001  # any error of the project's code
             return error
         finally:
             connections.close_all()
@@ -86,7 +86,7 @@ def assert_paid_once(world: World, payment: Payment) -> None:
 def test_i3_simultaneous_threads_have_one_effect(
     world: World,
 ) -> None:
-    """32 threads repeat the same notification, return and worker run at once."""
+    """32 threads repeat the same notification, return and worker run together."""
     for _ in range(3):
         payment = world.start(world.order())
         world.shopper_pays(payment)
@@ -100,7 +100,7 @@ def test_i3_simultaneous_threads_have_one_effect(
 def test_rereading_takes_no_stronger_lock(
     world: World,
 ) -> None:
-    """FOR UPDATE deadlocked once in thousands of notifications: the shop was told of one while
+    """FOR UPDATE deadlocked once in thousands of notifications: one event was in delivery while
     another waited, and PostgreSQL queued the two.
     """
     payment = world.start(world.order())
@@ -125,7 +125,7 @@ def test_i3_simultaneous_processes_have_one_effect(
     world: World,
     tmp_path: Path,
 ) -> None:
-    """Four processes repeat the same notification, return and worker run at once."""
+    """Four processes repeat the same notification, return and worker run together."""
     with workers(4, settings.TILLGATE, tmp_path / "carried") as shops:
         for _ in range(3):
             payment = world.start(world.order())
@@ -170,7 +170,7 @@ def test_i4_simultaneous_payments_deliver_only_one(
 def test_double_click_makes_one_payment(
     world: World,
 ) -> None:
-    """Sixteen clicks at once cause one creation at the gateway."""
+    """Sixteen simultaneous clicks cause one creation at the gateway."""
     for round_number in range(1, 5):
         order = world.order()
         pressed = at_once(
@@ -411,7 +411,7 @@ def test_i3_copied_notifications_have_one_effect(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """50 payments with 16 simultaneous copies of each have exactly 50 effects."""
-    configure(NOTIFICATION_THROTTLE_SECONDS=0.05)  # so that several of the copies ask the gateway
+    configure(NOTIFICATION_THROTTLE_SECONDS=0.05)  # to let several of the copies query the gateway
     payments, copies = [world.start(world.order()) for _ in range(50)], 16
     for payment in payments:
         world.shopper_pays(payment)
@@ -440,8 +440,8 @@ def test_i3_copied_notifications_have_one_effect(
     assert set(statuses) == {200}
     assert len(statuses) == 800
     world.time.advance(minutes=1)
-    # copies may hold an order longer than another one waits for it: what that one would have done
-    # is then the worker's
+    # copies may hold an order longer than another one waits for it: the work of that one is then
+    # the worker's
     world.run_worker()
     assert set(ShopOrder.objects.values_list("times_paid", flat=True)) == {1}
     assert OutboxEvent.objects.count() == 50

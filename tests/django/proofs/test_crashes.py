@@ -1,8 +1,8 @@
 """Processes that die: SIGKILL at every commit and every call over the network, one after the other;
 then a restart and a worker run.
 
-I2, I3, I5 and I6 hold whatever dies: money is never lost and never given twice, the shop hears of
-it once, and what nobody knows is raised.
+I2, I3, I5 and I6 hold after any death: money is never lost and never refunded twice, the shop hears
+of it once, and unknown outcomes open a review.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_POINTS = 80
 
 @pytest.fixture
 def carried(tmp_path: Path) -> Path:
-    """Where the lines go that are carried over the network."""
+    """Where the lines of remote events go."""
     file = tmp_path / "carried"
     file.touch()
     return file
@@ -39,14 +39,14 @@ def carried(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def process(world: World, carried: Path) -> Iterator[Worker]:
-    """A process of the shop's that can be told to die."""
+    """A process of the shop's that can be ordered to die."""
     with workers(1, settings.TILLGATE, carried) as (worker,):
         yield worker
 
 
 @pytest.fixture
 def carrying(world: World, carried: Path) -> Iterator[None]:
-    """Let this process know the shop that is also told over the network, and place its orders."""
+    """Let this process know the shop with remote events, and place its orders."""
     world.shop.plugin = carrying_shop.NAME
     shop = carrying_shop.plug_in(carried)
     yield
@@ -108,7 +108,7 @@ def test_i2_interrupted_start_loses_no_money(
     world: World,
     walk: Callable[..., None],
 ) -> None:
-    """Whatever the gateway knows by then is paid: the shopper may have seen the page."""
+    """Every payment that the gateway knows is paid: the shopper may have seen the page."""
 
     def prepare() -> tuple[str, dict[str, Any]]:
         order = world.order()
@@ -132,7 +132,7 @@ def test_i2_interrupted_start_loses_no_money(
             Payment.objects.filter(order__key=order).update(next_poll_at=world.time.now())
             world.run_worker()
             assert Payment.objects.get(order__key=order).status == "paid"
-            # The order was given up hours ago: late money for it is for a person to decide.
+            # The order was released hours ago: late money for it is for staff to decide.
             assert world.shop.is_released(order)
             assert world.reviews()[-1] == "paid-not-payable"
         else:

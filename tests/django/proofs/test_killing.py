@@ -379,7 +379,7 @@ def test_unknown_settings_or_database_kill_nothing(tmp_path: Path) -> None:
 
 
 def test_in_memory_database_is_refused() -> None:
-    """Such a database would die with the process."""
+    """An in-memory database would die with the process."""
     with pytest.raises(ConfigurationError, match=r"is in memory.*give it a file"):
         _name(
             {

@@ -49,7 +49,7 @@ def counted() -> Iterator[list[str]]:
 
 def crowd(world: World, count: int, first: int = 0) -> None:
     """Fill the tables with so many other orders, payments, notifications, entries and outbox
-    events, whose names have numbers.
+    events, with numbered names.
     """
     like = world.start(world.order())
     now = world.time.now()
@@ -175,7 +175,7 @@ def test_statements_stay_few_as_tables_grow(
 
 
 COUNTED: dict[str, dict[str, int]] = {}
-"""What the first run counted: the second, among more rows, must count the same."""
+"""The counts of the first run: the second, among more rows, must count the same."""
 
 
 def test_work_of_database_is_bounded(

@@ -1,10 +1,10 @@
 """A process of the shop's: it waits for orders on its standard input, carries each out in a forked
-child, and tells what came of it.
+child, and reports the outcome.
 
-`python -m tests.django.proofs.worker` reads a line of JSON that says where the database and the
-gateway are, and then a line for each act. A child can be told to die by SIGKILL at its n-th point.
-The points are: before and after each commit, and before and after each call of the gateway or the
-shop over the network.
+`python -m tests.django.proofs.worker` reads a line of JSON with the addresses of the database and
+the gateway, and then a line for each act. An act may order a child to die by SIGKILL at its n-th
+point. The points are: before and after each commit, and before and after each call of the gateway
+or the shop over the network.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Killing(Points):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-# What it can be told to do ------------------------------------------------------------------------
+# Acts ---------------------------------------------------------------------------------------------
 
 
 def start(order_key: str, plugin: str = "smallest-shop", method: str = "alipay") -> str:
@@ -59,7 +59,7 @@ def refund(payment_id: int, amount: str) -> str:
 
 
 def deliver(order_id: int) -> int:
-    """Tell the shop what waits to be told, in its database and over the network."""
+    """Deliver the waiting events to the shop, in its database and over the network."""
     from tillgate.django.outbox.delivering import deliver as deliver_local
     from tillgate.django.outbox.remote import deliver_remote
 
@@ -81,7 +81,7 @@ def storm(
     worker_runs: bool = True,
 ) -> dict[str, list[Any]]:
     """Deliver notifications, returns and worker runs by many threads at the same moment; return the
-    HTTP statuses and whatever was raised.
+    HTTP statuses and the errors raised.
     """
     from django.db import connections
     from django.test import Client
@@ -108,7 +108,7 @@ def storm(
                         f"/payments/notification/{notification_keys[number % len(notification_keys)]}/",
                     ).status_code,
                 )
-        except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
+        except Exception as error:  # noqa: BLE001  # any error of the project's code
             faults.append(f"{type(error).__name__}: {error}")
         finally:
             connections.close_all()
@@ -169,7 +169,7 @@ def main() -> None:
         if child == 0:
             try:
                 said = _child(json.loads(line))
-            except BaseException as error:  # noqa: BLE001  # handed to whoever runs the world
+            except BaseException as error:  # noqa: BLE001  # handed to the parent
                 said = {"error": f"{type(error).__name__}: {error}"}
             os.write(writing, json.dumps(said).encode())
             os._exit(0)
@@ -226,13 +226,13 @@ class Worker:
         self._say(told)
 
     def wait(self) -> dict[str, Any]:
-        """Return what came of it: `result` and `points`, `error`, or `died`."""
+        """Return the outcome: `result` and `points`, `error`, or `died`."""
         assert self._process.stdout
         said: dict[str, Any] = json.loads(self._process.stdout.readline())
         return said
 
     def do(self, action: str, **arguments: Any) -> dict[str, Any]:
-        """Tell it to do something, and return what came of it."""
+        """Order an act, and return its outcome."""
         self.begin(action, **arguments)
         return self.wait()
 

@@ -597,7 +597,7 @@ def test_rolled_back_refund_was_never_queued(world: World) -> None:
 def test_external_refund_blocks_others_until_entered(
     world: World,
 ) -> None:
-    """It opens a review, and a person enters it."""
+    """It opens a review, and staff enter it."""
     payment = world.paid_payment("12.50")
     world.sandbox.control.reverse(payment.reference)
     world.time.advance(days=2)
@@ -1487,7 +1487,7 @@ def test_refund_unsent_for_hours_reaches_staff(
 
 
 def wrongly_refused(world: World, payment: Payment, amount: str) -> Refund:
-    """Return a refund that was made, and that a person has said to be not done."""
+    """Return a refund that was made, and that staff have marked as not done."""
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, amount)
     return settle_by_staff(refund.pk, done=False, staff="ann")

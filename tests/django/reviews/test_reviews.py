@@ -198,7 +198,7 @@ def test_account_review_resolves_without_timeline(world: World) -> None:
 
 
 def test_obsolete_review_is_withdrawn_automatically(world: World) -> None:
-    """This does not happen if a person resolved it first."""
+    """This does not happen if staff resolved it first."""
     first, second = world.start(world.order()), world.start(world.order())
     open_one, resolved = forged(first), forged(second)
     assert open_one

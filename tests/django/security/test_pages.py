@@ -1,5 +1,5 @@
-"""What a stranger with a browser may try: redirects elsewhere, another host's name, somebody else's
-keys, forged forms, frames, floods.
+"""The tricks of a stranger with a browser: redirects elsewhere, another host's name, other
+shoppers' keys, forged forms, frames, floods.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def test_request_host_never_enters_addresses(
     assert not any(b"evil.example" in body for body in sent)
 
 
-# Somebody else's keys -----------------------------------------------------------------------------
+# Other shoppers' keys -----------------------------------------------------------------------------
 
 
 def keys_of(payment: Payment, refund: Refund) -> dict[str, str]:
@@ -348,8 +348,8 @@ def test_refund_pages_cannot_be_framed(
     admin_client: Client,
     settings: Any,
 ) -> None:
-    """Also where the project has no middleware for it; a shopper's pages keep to what the project
-    says, since a shop may frame its own.
+    """Also where the project has no middleware for it; a shopper's pages follow the project's
+    choice, since a shop may frame its own.
     """
     payment = world.paid_payment()
     settings.MIDDLEWARE = [one for one in settings.MIDDLEWARE if "XFrame" not in one]
@@ -620,7 +620,7 @@ def test_permissions_allow_exactly_their_actions(world: World, who: str) -> None
 
 
 def test_every_admin_address_is_covered() -> None:
-    """Each address has a line that says who may use it."""
+    """Each address has a line that names the staff who may use it."""
     from django.contrib import admin
 
     from tillgate.django.models import Review

@@ -1,5 +1,5 @@
-"""I11: a token that is known to nobody else is used for everything that a shop does; then it is
-sought in all that anybody can see.
+"""I11: everything that a shop does uses a secret token; then the test looks for the token in all
+visible output.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ starting: Any = importlib.import_module("tillgate.django.payments.starting")
 
 
 class Seen:
-    """Everything that anybody could see, under the name of where it was seen; and every signature
-    that was made or compared.
+    """Every visible output, under the name of its place; and every signature that was made or
+    compared.
     """
 
     def __init__(self) -> None:
@@ -286,7 +286,7 @@ def test_the_search_finds_what_is_there(seen: Seen) -> None:
 
 
 class TheRoofFell(Exception):
-    """Something that nobody expects, at the worst place."""
+    """An unexpected error, at the worst place."""
 
 
 def fall(*_: Any, **__: Any) -> Any:

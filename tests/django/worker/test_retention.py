@@ -277,7 +277,9 @@ OPEN = {
 
 @pytest.mark.parametrize("case", [*OPEN, "polled"])
 def test_unfinished_order_is_not_purged(world: World, case: str) -> None:
-    """Nothing is purged while a payment, refund, review or the like is open."""
+    """Nothing is purged while a payment, refund or review is open, or anything else of the
+    order.
+    """
     payment = world.paid_payment()
     world.time.advance(days=601)
     world.run_worker()

@@ -1,4 +1,4 @@
-"""The shop's books, kept by what the library and Django signal; they touch the database only."""
+"""The shop's books, kept by the signals of the library and Django; they touch the database only."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from payments.models import BasePayment
 
 
 class Order(models.Model):  # type: ignore[django-manager-missing]  # the library has no types
-    """What is bought. Each attempt of the checkout makes a payment of its own for it, as many shops
+    """A purchase. Each attempt of the checkout makes a payment of its own for it, as many shops
     have it.
     """
 

@@ -1,4 +1,4 @@
-"""What is sent to Saleor: one field each. All of it exists in 3.21 to 3.24."""
+"""The documents for Saleor: one field each. All of it exists in 3.21 to 3.24."""
 
 from __future__ import annotations
 

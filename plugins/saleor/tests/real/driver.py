@@ -17,7 +17,7 @@ from tests.storefront import RETURN_URL
 from tillgate_saleor.models import Installation
 
 APP_ID: Final = "tillgate-conformance"
-"""Of its own: beside an App that somebody has installed by hand."""
+"""Its own identifier: an App that a developer has installed by hand may exist beside it."""
 _PAID: Final = ("FULL", "OVERCHARGED")
 
 
@@ -42,8 +42,8 @@ class Shop:
         self.saleor.ask(documents.UNINSTALL, id=self._backend)
 
     def install(self, manifest_url: str) -> None:
-        """Install the App, once; the kit empties the tables before each scenario, and what they
-        knew of it is put back.
+        """Install the App, once; the kit empties the tables before each scenario, and this puts its
+        rows back.
         """
         if self._installation is None:
             self.saleor.uninstall(APP_ID)
@@ -143,8 +143,8 @@ class RealSaleorDriver(StorefrontDriver):
         return max(counted.values(), default=0) if self._has_paid(ledger) else 0
 
     def paid_amount(self, order_key: str) -> Decimal:
-        """Add up all money that came, also a second payment's; Saleor subtracts refunds from what
-        it calls charged.
+        """Add up all money that came, also a second payment's; Saleor subtracts refunds from its
+        charged amount.
         """
         transactions = self._ledger(order_key)["transactions"]
         sums = (
@@ -164,15 +164,15 @@ class RealSaleorDriver(StorefrontDriver):
         return not self.is_paid(order_key)
 
     def is_released(self, order_key: str) -> bool:
-        """Tell whether Saleor was told of every transaction that nobody paid. When it drops such a
-        checkout is its own affair.
+        """Tell whether Saleor knows of every transaction that was not paid. Dropping the checkout
+        is Saleor's own affair.
         """
         ledger = self._ledger(order_key)
         last_words = [one["events"][-1]["type"] for one in ledger["transactions"]]
         return ledger["chargeStatus"] not in _PAID and set(last_words) == {"CHARGE_FAILURE"}
 
     def close_order(self, order_key: str) -> None:
-        """Cancel what was begun: the staff can do no more to a checkout."""
+        """Cancel the transactions begun: the staff can do no more to a checkout."""
         for transaction in self._ledger(order_key)["transactions"]:
             self.shop.saleor.request(transaction["id"], "CANCEL")
             until(
@@ -183,7 +183,7 @@ class RealSaleorDriver(StorefrontDriver):
             )
 
     def edit_total(self, order_key: str, total: Decimal) -> None:
-        """Change the cart; the storefront then asks anew how it can be paid, as it does when it
+        """Change the cart; the storefront then asks again for the ways to pay, as it does when it
         shows its payment step.
         """
         source = self.shop.sources[source_id(order_key)]

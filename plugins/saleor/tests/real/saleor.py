@@ -38,7 +38,7 @@ TOTAL: Final = PRICE + SHIPPING
 
 
 class Refused(double.Refused):
-    """Saleor answered with errors; the text is what it said."""
+    """Saleor answered with errors; the text is Saleor's."""
 
 
 def until(what: str, look: Callable[[], _T], timeout_seconds: float = 30.0) -> _T:
@@ -63,8 +63,8 @@ class Channel:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A transaction that a storefront has begun: Saleor's id, what kind of event it led to, and
-    what the App answered.
+    """A transaction that a storefront has begun: Saleor's id, the kind of event it led to, and the
+    App's answer.
     """
 
     transaction: str
@@ -94,8 +94,8 @@ class Saleor:
         self._http.close()
 
     def ask(self, document: str, **variables: Any) -> Any:
-        """Send a document of one field as the staff, and return what the field holds; raise
-        `Refused` for errors.
+        """Send a document of one field as the staff, and return the field's value; raise `Refused`
+        for errors.
         """
         return self._send(document, variables, {"Authorization": f"Bearer {self.staff_token()}"})
 
@@ -104,7 +104,7 @@ class Saleor:
         return self._send(document, variables, {"Authorization": f"Bearer {token}"})
 
     def ask_as_shopper(self, document: str, **variables: Any) -> Any:
-        """Send a document of one field as anybody may."""
+        """Send a document of one field as any shopper may."""
         return self._send(document, variables, {})
 
     def _send(self, document: str, variables: dict[str, Any], headers: dict[str, str]) -> Any:
@@ -144,7 +144,7 @@ class Saleor:
         return [app for app in found if app["identifier"] == identifier]
 
     def install(self, manifest_url: str) -> Any:
-        """Install an App and return it; raise `Refused` with what Saleor says when that fails."""
+        """Install an App and return it; raise `Refused` with Saleor's text when that fails."""
         manifest = self.manifest(manifest_url)
         identifier, permissions = (
             manifest["identifier"],
@@ -228,7 +228,7 @@ class Saleor:
             "paymentSettings": {"defaultTransactionFlowStrategy": strategy},
             "orderSettings": {"allowUnpaidOrders": pays_later},
         }
-        # Saleor completes a checkout that is paid by itself, a while after the payment
+        # Saleor completes a paid checkout without a request, a while after the payment
         if completes:
             settings["checkoutSettings"] = {"automaticCompletion": {"enabled": True, "delay": 0}}
         about = {
@@ -261,7 +261,7 @@ class Saleor:
         return self.ask(documents.TRANSACTION, id=transaction)
 
     def events(self, transaction: str) -> list[tuple[str, Decimal]]:
-        """Return kind and amount of what happened to a transaction, oldest first."""
+        """Return kind and amount of a transaction's events, oldest first."""
         found = self.transaction(transaction)["events"]
         return [
             (event["type"], event["amount"]["amount"])
@@ -322,7 +322,7 @@ class Storefront:
         )
 
     def ways_to_pay(self, checkout: str, amount: str | None = None) -> dict[str, Any]:
-        """Return what the App offers for a checkout, or for an amount of it that the storefront
+        """Return the App's offers for a checkout, or for an amount of it that the storefront
         names.
         """
         answer = self.saleor.ask_as_shopper(
@@ -360,7 +360,7 @@ class Storefront:
         return self._attempt(answer)
 
     def process(self, transaction: str) -> Attempt:
-        """Ask how a transaction stands, as the page does to which the shopper came back."""
+        """Query a transaction's status, as the page does to which the shopper came back."""
         return self._attempt(self.saleor.ask_as_shopper(documents.PROCESS, id=transaction))
 
     def complete(self, checkout: str) -> str:

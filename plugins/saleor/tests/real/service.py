@@ -87,7 +87,7 @@ class Service:
         until(f"the service serves; its log is {self._log}", self._serves, 60.0)
 
     def kill(self) -> None:
-        """End the service at once, wherever it is."""
+        """End the service immediately, at any point."""
         self._process.kill()
         self._process.wait()
 

@@ -1,4 +1,4 @@
-"""What a shopper's browser does between the storefront and the payment page."""
+"""A shopper's browser between the storefront and the payment page."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _MOST_REDIRECTS: Final = 5
 
 
 def decides(payment_page: str, decision: str, home: str) -> str:
-    """Press `pay`, `decline` or `leave` on the payment page, and return the address below `home` to
-    which the shopper is led back.
+    """Press `pay`, `decline` or `leave` on the payment page, and return the address below `home` at
+    which the shopper arrives.
     """
     with httpx.Client(timeout=30.0) as browser:
         to = _led_from(browser.post(payment_page, data={"decision": decision}))
@@ -32,8 +32,8 @@ def decides(payment_page: str, decision: str, home: str) -> str:
 
 
 def pays_again(payment_page: str) -> None:
-    """Press pay on the payment page of an order that is paid, and wait until the page that does not
-    lead on says what happened.
+    """Press pay on the payment page of an order that is paid, and wait until the page, which does
+    not lead on, shows the outcome.
     """
     with httpx.Client(timeout=30.0, follow_redirects=True) as browser:
         page = browser.post(payment_page, data={"decision": "pay"}).url

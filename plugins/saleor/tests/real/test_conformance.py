@@ -18,7 +18,7 @@ pytestmark = pytest.mark.saleor
 
 @pytest.fixture(scope="module")
 def shop(saleor: Saleor) -> Iterator[Shop]:
-    """Return the Saleor with what the kit needs of it."""
+    """Return the Saleor with everything that the kit needs."""
     shop = Shop(saleor)
     yield shop
     shop.close()
@@ -38,8 +38,8 @@ def shop_driver(shop: Shop, live_server: Any, double: object, settings: Any) -> 
 
 
 class TestRealSaleor(Conformance):
-    """All scenarios, on checkouts. Saleor has no mutation that closes one, and gives up none
-    because of a report.
+    """All scenarios, on checkouts. Saleor has no mutation that closes one, and cancels none because
+    of a report.
     """
 
     declined: ClassVar = {

@@ -53,7 +53,7 @@ def test_app_page_shows_only_dashboard_staff(
     storefront: Storefront,
     channel: Channel,
 ) -> None:
-    """The page is a frame; what it shows is fetched with the token that Saleor gives to its
+    """The page is a frame; its content is fetched with the token that Saleor gives to its
     dashboard.
     """
     storefront.begin(storefront.checkout(channel))
@@ -156,7 +156,7 @@ def test_reactivated_app_catches_up(
     storefront: Storefront,
     channel: Channel,
 ) -> None:
-    """It reports what it could not report while deactivated."""
+    """It sends the reports that it could not send while deactivated."""
     begun = storefront.begin(storefront.checkout(channel))
     with saleor.deactivated(app):
         pays_and_closes_the_tab(begun.payment_page)

@@ -156,15 +156,15 @@ def test_second_payment_is_booked_and_refundable(
     channel: Channel,
     gateway: Sandbox,
 ) -> None:
-    """A shopper pays in two tabs, with two payment methods: both are money, a person is told, and
-    one goes back.
+    """A shopper pays in two tabs, with two payment methods: both bring money, a review opens, and
+    one is refunded.
     """
     checkout = storefront.checkout(channel)
     both = [storefront.begin(checkout, method) for method in ("alipay", "paypal")]
     decides(both[0].payment_page, "pay", storefront.return_url)
     pays_again(both[1].payment_page)
     for one in both:
-        until("the money is reported", lambda: charged(saleor, one))  # noqa: B023  # called at once
+        until("the money is reported", lambda: charged(saleor, one))  # noqa: B023  # called immediately
     order = storefront.complete(checkout)
     assert saleor.order(order)["chargeStatus"] == "OVERCHARGED"
     assert "second-payment" in [reason for one in both for reason in service.reviews(one.reference)]
@@ -179,7 +179,7 @@ def test_shopper_without_return_has_paid(
     storefront: Storefront,
     channel: Channel,
 ) -> None:
-    """The notification leads to the report, and the checkout can be completed by whoever finds
+    """The notification leads to the report, and any storefront that finds the checkout can complete
     it.
     """
     checkout = storefront.checkout(channel)
@@ -251,8 +251,8 @@ def test_money_is_reported_after_service_outage(
     channel: Channel,
     service: Service,
 ) -> None:
-    """The notification finds nobody, and Saleor, which finds nobody either, writes a failure of its
-    own: money is money all the same.
+    """The notification finds no service, and Saleor, which finds none either, writes a failure of
+    its own: the money still counts.
     """
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
@@ -295,7 +295,7 @@ def test_checkout_may_be_paid_in_parts(
     channel: Channel,
     service: Service,
 ) -> None:
-    """Saleor lets a storefront begin a transaction for a part of what a checkout costs, and another
+    """Saleor lets a storefront begin a transaction for a part of a checkout's price, and another
     one for the rest.
     """
     checkout, rest = storefront.checkout(channel), TOTAL - 10
@@ -311,7 +311,7 @@ def test_checkout_may_be_paid_in_parts(
                     saleor.transaction(part.transaction)["chargedAmount"]["amount"] == amount
                 ),
             )
-            # the next worker run carries the report: by then Saleor has taken note of the part
+            # the next worker run carries the report: Saleor knows of the part before that
             time.sleep(6)
     order = saleor.order(storefront.complete(checkout))
     assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
@@ -343,8 +343,8 @@ def test_storefront_amount_is_not_trusted(
     gateway: Sandbox,
     service: Service,
 ) -> None:
-    """Saleor itself takes any amount from whoever has the checkout's identifier, and tells the
-    total beside it.
+    """Saleor itself takes any amount from a client that has the checkout's identifier, and names
+    the total beside it.
     """
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
@@ -367,7 +367,7 @@ def test_dearer_checkout_can_pay_its_rest(
     channel: Channel,
     service: Service,
 ) -> None:
-    """In another tab, of which the App hears by asking before it reports the money."""
+    """In another tab; the App learns it by a query before it reports the money."""
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
     storefront.changes_cart(checkout, channel, 2)
@@ -528,8 +528,8 @@ def test_authorization_channel_is_charged_anyway(
     saleor: Saleor,
     storefront: Storefront,
 ) -> None:
-    """The gateway knows no authorization: what Saleor asks to be authorized is charged, and Saleor
-    is told so.
+    """The gateway knows no authorization: it charges an amount that Saleor wants authorized, and
+    the App reports a charge.
     """
     channel = saleor.channel("tillgate-authorizes", strategy="AUTHORIZATION")
     checkout = storefront.checkout(channel)

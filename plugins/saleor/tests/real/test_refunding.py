@@ -17,7 +17,7 @@ pytestmark = pytest.mark.saleor
 
 @dataclass(frozen=True)
 class Sale:
-    """What was sold: Saleor's order and the attempt that paid it."""
+    """A sale: Saleor's order and the attempt that paid it."""
 
     order: str
     paid: Attempt
@@ -95,7 +95,7 @@ def test_a_granted_refund_is_given_back(saleor: Saleor, gateway: Sandbox, sale: 
 
 
 def test_refunds_never_exceed_paid_amount(saleor: Saleor, gateway: Sandbox, sale: Sale) -> None:
-    """Saleor itself cuts a request down to what is left: to nothing at last, which is refused."""
+    """Saleor itself cuts a request down to the rest: to nothing at last, which is refused."""
     saleor.request(sale.paid.transaction, "REFUND", "1000.00")
     until_refunded(saleor, sale, str(TOTAL))
     assert refunded_amount(gateway, sale) == TOTAL
@@ -131,7 +131,7 @@ def test_unknown_refund_stays_pending_until_notification(
     service: Service,
     sale: Sale,
 ) -> None:
-    """It is never sent again, neither by us nor because Saleor asks again."""
+    """It is never sent again, neither by us nor at a second request of Saleor's."""
     gateway.control.set_options({"notification_on_refund": False})
     gateway.control.fault("lost_response", occasion="refund")
     saleor.request(sale.paid.transaction, "REFUND", "5.00")

@@ -8,4 +8,4 @@ from proving.simulation.database import Interposed
 
 
 class DatabaseWrapper(Interposed, base.DatabaseWrapper):
-    """A connection of Django's own, with somebody in between."""
+    """A connection of Django's own, with an interposer in between."""
