@@ -100,7 +100,7 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put(mock.patch.object(references, "secrets", chance))
         put(mock.patch.object(models, "secrets", chance))
         put(mock.patch.object(event_id, "_get_default", chance.uuid4))
-        put(mock.patch.object(mailing, "EmailMessage", partial(_Mail, world)))
+        put(mock.patch.object(mailing, "send_mail", partial(_mail, world)))
         put(mock.patch.object(runner, "ThreadPoolExecutor", _Inline))
         put(_due_in_one_order())
         put(compiled_once())
@@ -334,32 +334,26 @@ def _requests_in_one_go(scheduler: Scheduler) -> Iterator[None]:
         yield
 
 
-class _Mail:
-    """Replaces a mail to the shop's owner, which the server may refuse, before it is sent or
-    after.
+def _mail(world: SimulatedWorld, subject: str, *_: Any, **__: Any) -> None:
+    """Mail the shop's owner, in place of `send_mail`: the server may refuse the mail, before it is
+    sent or after.
     """
-
-    def __init__(self, world: SimulatedWorld, subject: str, *_: Any, **__: Any) -> None:
-        self._world, self._subject = world, subject
-
-    def send(self) -> None:
-        """Send it."""
-        scheduler, faults, judge = self._world.scheduler, self._world.faults, self._world.judge
-        actor = scheduler.actor
-        assert actor
-        judge.hear_of_call("a mail")
-        faults.dies("before a mail was sent")
-        is_refused = bool(faults.strikes("mail_refused"))
-        if is_refused and actor.chance.random() < 0.5:
-            raise ConnectionRefusedError("the mail server refused")
-        told = int(self._subject.split()[0])
-        interval = timedelta(minutes=get_settings().review_mail_minutes)
-        rests_until = models.Lane.objects.get(name=mailing.MAIL_LANE).rests_until
-        assert rests_until
-        judge.hear_of_mail(told, rests_until - interval, interval)
-        faults.dies("after a mail was sent")
-        if is_refused:
-            raise TimeoutError("the mail server did not answer")
+    scheduler, faults, judge = world.scheduler, world.faults, world.judge
+    actor = scheduler.actor
+    assert actor
+    judge.hear_of_call("a mail")
+    faults.dies("before a mail was sent")
+    is_refused = bool(faults.strikes("mail_refused"))
+    if is_refused and actor.chance.random() < 0.5:
+        raise ConnectionRefusedError("the mail server refused")
+    told = int(subject.split(maxsplit=1)[0])
+    interval = timedelta(minutes=get_settings().review_mail_minutes)
+    rests_until = models.Lane.objects.get(name=mailing.MAIL_LANE).rests_until
+    assert rests_until
+    judge.hear_of_mail(told, rests_until - interval, interval)
+    faults.dies("after a mail was sent")
+    if is_refused:
+        raise TimeoutError("the mail server did not answer")
 
 
 class _Reader(logging.Handler):

@@ -12,7 +12,7 @@ from html import escape
 from typing import Final
 
 from django.conf import settings as django_settings
-from django.core.mail import EmailMultiAlternatives
+from django.core.mail import send_mail
 from django.urls import NoReverseMatch
 from django.utils import timezone
 from django.utils.html import linebreaks, urlize
@@ -64,16 +64,8 @@ def mail_reviews() -> int:
 
     def send(reviews: list[Review]) -> None:
         subject, text = _rendered(reviews)
-        message = EmailMultiAlternatives(
-            subject,
-            text,
-            from_email=get_settings().review_mail_from,
-            to=recipients,
-        )
-        message.attach_alternative(
-            _HTML.format(linebreaks(urlize(text, autoescape=True))), "text/html"
-        )
-        message.send()
+        html = _HTML.format(linebreaks(urlize(text, autoescape=True)))
+        send_mail(subject, text, get_settings().review_mail_from, recipients, html_message=html)
 
     return _send_reviews("mailed_at", MAIL_LANE, send) if recipients else 0
 
