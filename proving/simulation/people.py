@@ -517,9 +517,9 @@ class People:
             return self._was_done(review) is (action is ReviewAction.REFUND_DONE)
         if action is ReviewAction.FORCE_EXPIRE:
             return not self._may_be_paid(review)
-        if action is ReviewAction.ACCEPT_AS_PAID:
-            # the gateway's pages show the true amount: an answer with another one is a fault, and
-            # no staff accept it
+        if action in (ReviewAction.ACCEPT_AS_PAID, ReviewAction.REFUND_REPORTED):
+            # The gateway's pages show the true amount. An answer with another one is a fault, which
+            # no staff accept.
             return False
         if action in (ReviewAction.RECORD_EXTERNAL_REFUND, ReviewAction.REFUND):
             return bool(self._amount(review, action))
