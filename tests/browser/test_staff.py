@@ -194,7 +194,7 @@ def test_staff_ends_unknown_payment_by_keyboard(
     page = shop.admin("/admin/tillgate/review/", viewport={"width": width, "height": 900})
     page.get_by_text("Mark as expired").first.focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_text("The worker still finds late money.")).to_be_visible()
+    expect(page.get_by_text("The worker still finds late money.").first).to_be_visible()
     shop.look(page, f"admin-unpaid-{width}")
     page.keyboard.press("Tab")
     page.keyboard.type("not in the back office")
