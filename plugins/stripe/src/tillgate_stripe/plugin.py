@@ -213,10 +213,10 @@ def tillgate_query(
     with call.errors():
         try:
             session = _session(call, transaction_no, _WITH_FEE)
-        except OrderNotFound:
-            raise
-        except Refused as error:  # such as a key that may not read the balance
-            _log_unread(call, "fee", error)
+        except WrongCredentials as error:
+            if error.http_status != 403:
+                raise
+            _log_unread(call, "fee", error)  # the key may not read the balance
             session = _session(call, transaction_no)
         return _transaction(call, session)
 
