@@ -342,7 +342,8 @@ def test_cancellation_race_loses_no_payment(
             {"order_action": "change_order_status", "new_status": "Cancelled"},
         ),
     )
-    assert (done[0].status_code, done[2].status_code) == (200, 302), done
+    # 200: the money was first, and the page asks what happens to it
+    assert (done[0].status_code, done[2].status_code) in {(200, 302), (200, 200)}, done
     world.a_day_passes()
     order.refresh_from_db()
     moved = list(order.status_changes.values_list("old_status", "new_status"))
