@@ -23,8 +23,7 @@ from tillgate.testing.gateway_driver import GatewayDriver
 from tillgate.testing.world import World
 
 PLUGINS = Path(__file__).parents[2]
-LANGUAGES = ["en", "de", "ja", "ur"]
-WIDTHS = [390, 1280]
+SCREENS = [("en", 390), ("en", 1280), ("de", 1280), ("ja", 390), ("ur", 390)]
 TRANSFER_BY = {
     "en": "Make the bank transfer by December 20",
     "de": "Überweisen Sie den Betrag bis 20. Dezember",
@@ -144,8 +143,7 @@ def mails(page: Page, *names: str) -> list[str]:
     return [f"{sent.subject}\n{sent.body}" for sent in outbox]
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("language", "width"), SCREENS)
 @pytest.mark.parametrize("method", ["Konbini", "Bank transfer"])
 def test_stripe_voucher_goes_round(
     page: Page,
@@ -180,8 +178,7 @@ def test_stripe_voucher_goes_round(
         assert title in texts[0]
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("language", "width"), SCREENS)
 def test_stripe_debit_fails_or_arrives(
     page: Page,
     world: World,
@@ -209,8 +206,7 @@ def test_stripe_debit_fails_or_arrives(
 
 
 @pytest.mark.parametrize("gateway", ["payu"])
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("language", "width"), SCREENS)
 def test_payu_transfer_is_still_to_be_made(
     page: Page,
     world: World,
