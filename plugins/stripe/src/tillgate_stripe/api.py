@@ -1,5 +1,6 @@
-"""Calls of Stripe's API over Tillgate's transport: one attempt, one deadline, and Tillgate's errors
-in place of Stripe's. Stripe's own package is not needed, whose versions frameworks pin.
+"""Calls of Stripe's API over Tillgate's transport: one attempt, one deadline, and Tillgate's errors.
+
+Frameworks such as pretix pin another version of Stripe's own package, so the plugin does without.
 """
 
 from __future__ import annotations
