@@ -1,4 +1,4 @@
-"""Calls of Stripe's API over Tillgate's transport: one attempt, one deadline, and Tillgate's errors.
+"""Calls of Stripe's API over Tillgate's transport: one attempt, one deadline, Tillgate's errors.
 
 Frameworks such as pretix pin another version of Stripe's own package, so the plugin does without.
 """
