@@ -166,7 +166,8 @@ def tests(session: nox.Session, database: str) -> None:
     """
     if database == "sqlite":
         folders = ("tests/django", "tests/shop", "tests/browser", "tests/example_shop")
-        pytest(session, *ignoring([*folders, *LONG]))
+        # these wait for sockets and processes half of their time
+        pytest(session, "-n", "4", *ignoring([*folders, *LONG]))
         pytest(session, "tests/django", *ignoring(LONG))
         pytest(session, "tests/shop")
         return

@@ -61,7 +61,7 @@ def gateway() -> Iterator[tuple[type[Handler], Account]]:
     """A server on this machine, and an account of it."""
     handler = type("Own", (Handler,), {"seen": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     address = f"http://127.0.0.1:{server.server_port}"
     yield handler, Account(base_url=address, token=TOKEN, sandbox=True, dialect=PROFILE)
