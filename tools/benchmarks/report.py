@@ -123,8 +123,8 @@ def page(sections: Sequence[Section], effort: Effort, *, drawn: bool = False) ->
             else []
         ),
         "",
-        "Every figure is a ratio within one run. The contenders took turns on one machine, in a "
-        "new order each round.",
+        "Every figure without a unit is a ratio within one run. The contenders took turns on one "
+        "machine, in a new order each round.",
         "The table shows the median of the rounds, and the least and the greatest. The server "
         "answers canned bytes on 127.0.0.1",
         "(`tools/benchmarks/server.py`), so the figures show the clients.",
@@ -230,11 +230,13 @@ def _commit() -> str:
 
     try:
         commit = git("rev-parse", "--short=12", "HEAD")
-        changed = git("status", "--porcelain", "--", "src", "benchmarks")
+        changed = git("status", "--porcelain", "--", "src", "tools/benchmarks/*.py")
     except (OSError, subprocess.CalledProcessError):
         return "unknown: not run from a git checkout"
     return (
-        f"{commit}, with changes to src or benchmarks that are not committed" if changed else commit
+        f"{commit}, with changes to src or the benchmarks that are not committed"
+        if changed
+        else commit
     )
 
 

@@ -85,12 +85,15 @@ def _figures(kind: str, most: int, few: int, series: Series, memory: Ratio) -> I
     for called in _PAGES:
         cost = series.cost(f"{called}, old", f"{called}, young")
         yield Figure.cost(f"{called} {where}: time among {few:,}", cost, at_most=2)
+    slowest = max(series.median(f"{called}, old") for called in _PAGES)
+    yield _within(f"slowest page of staff {where}", slowest, 0.2)
     speed = series.speed("list of payments, old", _PLAIN)
     yield Figure.speed(f"list of payments {where}: speed of Django's own list", speed, at_least=2)
     speed = series.speed("search for an order's number, old", _PLAIN_SEARCH)
     yield Figure.speed(f"search {where}: speed of Django's own search", speed, at_least=4)
     cost = series.cost(_YEAR, _SUM)
     yield Figure.cost(f"figures of a year {where}: time of a bare sum", cost, at_most=2)
+    yield _within(f"figures of a year {where}", series.median(_YEAR), 0.5)
     cost = series.cost(_EXPORT, _READ)
     yield Figure.cost(f"export of a year {where}: time of a bare read of its rows", cost, at_most=4)
     yield Figure.cost(
@@ -98,6 +101,12 @@ def _figures(kind: str, most: int, few: int, series: Series, memory: Ratio) -> I
         memory,
         at_most=1.2,
     )
+
+
+def _within(what: str, seconds: float, most: float) -> Figure:
+    """Say what a clerk waits, with a target in seconds."""
+    verdict = "met" if seconds <= most else "**not met**"
+    return Figure(what, f"**{seconds:.2f} s**", f"at most {most:g} s", verdict)
 
 
 def run(effort: Effort) -> Section:
