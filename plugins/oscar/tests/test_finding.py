@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from oscar.core.loading import get_model
 
 from tests.test_dashboard import MAY, staff, text_of, url_of
@@ -71,6 +74,15 @@ def test_odd_search_finds_nothing(bought: Bought, ann: Client, text: str) -> Non
     page = ann.get("/dashboard/orders/", {"find": text})
     assert "No orders found" in text_of(page)
     assert "<script>alert" not in text_of(page)
+
+
+def test_number_reads_no_names(bought: Bought, ann: Client) -> None:
+    """Oscar has no index of names: a table of years would be read whole, some times over."""
+    for text in (bought.order.number, str(bought.payment.transaction_no), "12.34", "NOTHING-7"):
+        with CaptureQueriesContext(connection) as statements:
+            finds(ann, text)
+        for one in statements:
+            assert not re.search(r"_name\b\W.{0,9}LIKE", one["sql"]), one["sql"]
 
 
 def test_payments_are_searched_for_permitted_staff(bought: Bought) -> None:

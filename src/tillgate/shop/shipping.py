@@ -103,13 +103,12 @@ def orders_in_doubt(plugin: str) -> tuple[str, ...]:
         payment__order__plugin=plugin,
         payment=F("payment__order__paid_by"),
     ).order_by("-pk")
+    sure = list(reviewed.values_list("order__key", flat=True))
     keys = dict.fromkeys(
-        [
-            *reviewed.values_list("order__key", flat=True),
-            *refunded.values_list("payment__order__key", flat=True)[:_NEWEST_REFUNDS],
-        ],
+        [*sure, *refunded.values_list("payment__order__key", flat=True)[:_NEWEST_REFUNDS]],
     )
-    in_doubt = against_shipping(plugin, keys)
+    states = order_states(plugin, keys.keys() - set(sure))
+    in_doubt = {*sure, *(ours.key for ours in states if any(_of_refunds(ours)))}
     return tuple(key for key in keys if key in in_doubt)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import reduce
-from operator import or_
+from operator import and_
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -99,29 +99,42 @@ def _shipping(order: Any) -> ShippingAddress | None:
 
 
 def search(text: str, limit: int) -> list[str]:
-    """Return the numbers of orders of a number, an e-mail address, or the beginnings of names."""
-    orders = get_model("order", "Order")._default_manager
-    wanted = Q(number=text)
+    """Return the numbers of orders of a number, an e-mail address, or the beginnings of names.
+
+    Oscar has no index of names and addresses: each table is read by itself, and none for a text
+    with a digit, which is a number.
+    """
+    orders = get_model("order", "Order")._default_manager.order_by("-pk")
+    numbers = orders.values_list("number", flat=True)
     if "@" in text:
-        wanted |= Q(guest_email__iexact=text) | Q(user__email__iexact=text)
+        users = _newest("user", Q(email__iexact=text), limit)
+        wanted = [Q(guest_email__iexact=text), Q(user__in=users)]
+    elif is_number(text):
+        wanted = [Q(number=text)]
     else:
-        wanted |= _named(text.split())
-    numbers = orders.filter(wanted).order_by("-pk").values_list("number", flat=True)
-    return list(numbers[:limit])
+        rows = ("billing_address", "shipping_address", "user")
+        wanted = [Q(**{f"{row}__in": _newest(row, _named(text.split()), limit)}) for row in rows]
+    return list(dict.fromkeys(number for one in wanted for number in numbers.filter(one)[:limit]))
+
+
+def is_number(text: str) -> bool:
+    """Tell whether a text can be a number or an amount, and no name or e-mail address."""
+    return "@" not in text and any(char.isdigit() for char in text)
+
+
+def _newest(row: str, condition: Q, limit: int) -> list[int]:
+    """Return the newest users or addresses that meet a condition."""
+    of_order = get_model("order", "Order")._meta.get_field(row).related_model
+    found = of_order._default_manager.filter(condition).order_by("-pk")
+    return list(found.values_list("pk", flat=True)[:limit])
 
 
 def _named(words: list[str]) -> Q:
-    """Return the condition that each word begins a name of the shopper."""
-    every = Q()
-    for word in words:
-        of_shopper = ("billing_address", "shipping_address", "user")
-        begins = [
-            Q(**{f"{row}__{name}__istartswith": word})
-            for row in of_shopper
-            for name in ("first_name", "last_name")
-        ]
-        every &= reduce(or_, begins)
-    return every
+    """Return the condition that each word begins a name."""
+    return reduce(
+        and_,
+        (Q(first_name__istartswith=word) | Q(last_name__istartswith=word) for word in words),
+    )
 
 
 def customers(order_keys: Sequence[str]) -> dict[str, Customer]:

@@ -8,14 +8,14 @@ import contextlib
 from typing import Any, Final
 
 from django.conf import settings as project
-from django.db.models import Q
 from django.http import HttpRequest
 from django.template.loader import select_template
 from django.utils.translation import gettext as _
+from oscar.core.loading import get_model
 
 from tillgate import TillgateError, shop
 from tillgate_oscar.conf import PLUGIN, get_settings
-from tillgate_oscar.orders import search
+from tillgate_oscar.orders import is_number, search
 
 SEARCH: Final = "find"
 IN_DOUBT: Final = "in_doubt"
@@ -46,11 +46,7 @@ def text_of(request: HttpRequest) -> str:
 def narrowed(request: HttpRequest, orders: Any) -> Any:
     """Return those of some orders that the search and the filter of a request leave."""
     if text := text_of(request):
-        orders = (
-            orders.filter(_meant(request, text)).distinct()
-            if len(text) <= _LONGEST
-            else orders.none()
-        )
+        orders = orders.filter(number__in=_meant(request, text) if len(text) <= _LONGEST else [])
     if request.GET.get(IN_DOUBT):
         settings = get_settings()
         over = (settings.cancelled_status, settings.refunded_status)
@@ -60,16 +56,21 @@ def narrowed(request: HttpRequest, orders: Any) -> Any:
     return orders
 
 
-def _meant(request: HttpRequest, text: str) -> Q:
-    """Return the condition that an order is meant by a text: its number, the shopper, the total, or
-    its payments for staff that may see payments.
+def _meant(request: HttpRequest, text: str) -> list[str]:
+    """Return the numbers of orders that a text means: by their number, the shopper, the total, or
+    their payments for staff that may see payments.
     """
-    meant = Q(number__in=search(text.removeprefix("#").strip(), _MOST))
+    text = text.removeprefix("#").strip()
+    numbers = search(text, _MOST)
+    if numbers or not is_number(text):
+        return numbers
     if request.user.has_perm("tillgate.view_payment"):
-        meant |= Q(number__in=shop.find_orders(PLUGIN, text))
+        numbers += shop.find_orders(PLUGIN, text)
     with contextlib.suppress(TillgateError):  # it is no amount
-        meant |= Q(total_incl_tax=shop.read_typed(text, project.OSCAR_DEFAULT_CURRENCY))
-    return meant
+        total = shop.read_typed(text, project.OSCAR_DEFAULT_CURRENCY)
+        same = get_model("order", "Order")._default_manager.filter(total_incl_tax=total)
+        numbers += same.order_by("-pk").values_list("number", flat=True)[:_MOST]
+    return numbers
 
 
 def filters_of(request: HttpRequest) -> list[str]:
