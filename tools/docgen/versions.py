@@ -32,6 +32,7 @@ _EXTRAS: Final = "[async,celery,django,otel,sandbox,testing]"
 _TOOLS: Final = (
     "hypothesis",
     "opentelemetry-sdk",
+    "psutil",
     "psycopg[binary]",
     "pymysql",
     "pytest-xdist",
