@@ -98,9 +98,9 @@ def find(clerk: Clerk, by: str) -> None:
     clerk.world.order("5.00")
     bought = clerk.buy()
     addresses = get_model("order", "ShippingAddress").objects
-    addresses.filter(order__number=bought.order.number).update(last_name=f"Hopper{clerk.width}")
+    addresses.filter(order__number=bought.order.number).update(last_name="Hopper")
     number = clerk.world.fresh(bought.payment).transaction_no
-    clerk.finds(f"hopper{clerk.width}" if by == "name" else str(number))
+    clerk.finds("hopper" if by == "name" else str(number))
     clerk.says(f"Order #{bought.order.number}")
 
 
