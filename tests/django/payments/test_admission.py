@@ -16,7 +16,7 @@ from tillgate.django import actions
 from tillgate.django.models import Lane, Payment, Review
 from tillgate.django.operating import findings
 from tillgate.django.operating.health import health
-from tillgate.django.payments import reconciling, starting
+from tillgate.django.payments import admission, creating, reconciling, starting
 
 REFUSED = Refused("000030", "payment method is closed", 400)
 
@@ -207,3 +207,16 @@ def test_two_slow_queries_far_apart_stop_nothing(world: World, hanging: list[str
         world.notification(payment)
     assert hanging == [payment.reference for payment in rows]
     assert Lane.objects.get(name=":queries:default").rests_until is None
+
+
+def test_paid_sibling_is_seen_while_queries_rest(world: World) -> None:
+    """Creations may work meanwhile: who has paid would pay a second time."""
+    order = world.order()
+    paid = world.start(order)
+    world.shopper_pays(paid)
+    for _ in range(2):
+        admission.note_hung_query("default")
+    assert admission.resting_queries("default").exists()
+    started = starting.start_payment(world.shop.plugin, order, method="alipay")
+    assert (started.payment.pk, started.outcome) == (paid.pk, creating.StartOutcome.PAID)
+    assert world.shop.times_paid(order) == 1

@@ -134,7 +134,8 @@ def _poll_siblings(
         # A payment in creation has shown its page to no shopper.
         if is_being_created(sibling) or sibling.account == resting:
             continue
-        payment = reconcile(sibling, actor)
+        # creations may work while queries rest: who has paid would pay a second time
+        payment = reconcile(sibling, actor, even_resting=True)
         if payment.status == PaymentStatus.PAID:
             return payment
         if payment.is_open and payment.is_processing and payment.reference not in despite:
