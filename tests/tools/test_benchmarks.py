@@ -87,7 +87,8 @@ def test_ratios_show_spread_and_target_verdict(page: str) -> None:
         if ratio.startswith("not measured: needs "):
             assert verdict == ""
         else:
-            assert re.fullmatch(r"\*\*\d+\.\d\dx\*\* \(\d+\.\d\d to \d+\.\d\d\)", ratio) or any(
+            seconds_or_ratio = r"\*\*\d+\.\d\d( s\*\*|x\*\* \(\d+\.\d\d to \d+\.\d\d\))"
+            assert re.fullmatch(seconds_or_ratio, ratio) or any(
                 word in compared for word in ("modules", "effects", "reach")
             )
             assert verdict == "" if target == "-" else verdict in ("met", "**not met**")
