@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -104,17 +104,18 @@ def search(text: str, limit: int) -> list[str]:
     Oscar has no index of names and addresses: each table is read by itself, and none for a text
     with a digit, which is a number.
     """
-    orders = get_model("order", "Order")._default_manager.order_by("-pk")
-    numbers = orders.values_list("number", flat=True)
     if "@" in text:
-        users = _newest("user", Q(email__iexact=text), limit)
-        wanted = [Q(guest_email__iexact=text), Q(user__in=users)]
+        wanted = Q(guest_email__iexact=text) | _of("user", Q(email__iexact=text), limit)
     elif is_number(text):
-        wanted = [Q(number=text)]
-    else:
+        wanted = Q(number=text)
+    elif words := text.split():
+        named = _named(words)
         rows = ("billing_address", "shipping_address", "user")
-        wanted = [Q(**{f"{row}__in": _newest(row, _named(text.split()), limit)}) for row in rows]
-    return list(dict.fromkeys(number for one in wanted for number in numbers.filter(one)[:limit]))
+        wanted = reduce(or_, (_of(row, named, limit) for row in rows))
+    else:
+        return []
+    orders = get_model("order", "Order")._default_manager.filter(wanted).order_by("-pk")
+    return list(orders.values_list("number", flat=True)[:limit])
 
 
 def is_number(text: str) -> bool:
@@ -122,11 +123,11 @@ def is_number(text: str) -> bool:
     return "@" not in text and any(char.isdigit() for char in text)
 
 
-def _newest(row: str, condition: Q, limit: int) -> list[int]:
-    """Return the newest users or addresses that meet a condition."""
-    of_order = get_model("order", "Order")._meta.get_field(row).related_model
-    found = of_order._default_manager.filter(condition).order_by("-pk")
-    return list(found.values_list("pk", flat=True)[:limit])
+def _of(row: str, condition: Q, limit: int) -> Q:
+    """Return the condition that an order is of the newest users or addresses that meet another."""
+    kind = get_model("order", "Order")._meta.get_field(row).related_model
+    found = kind._default_manager.filter(condition).order_by("-pk")
+    return Q(**{f"{row}__in": list(found.values_list("pk", flat=True)[:limit])})
 
 
 def _named(words: list[str]) -> Q:

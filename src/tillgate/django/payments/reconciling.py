@@ -100,15 +100,15 @@ def _review_duplicate(payment: Payment, transaction_no: str, actor: str) -> None
         open_review(ReviewReason.DUPLICATE_TRANSACTION_NO, facts, actor, payment)
 
 
-def reconcile(payment: Payment, actor: str, *, even_resting: bool = False) -> Payment:
+def reconcile(payment: Payment, actor: str, *, even_if_resting: bool = False) -> Payment:
     """Query the gateway about a payment, apply the answer, and return the payment as it now stands.
 
     At most one query is sent per payment in the throttle interval (I7); when it is not yet time,
     the next poll is brought forward. While the account's queries rest, none is sent unless it is
-    `even_resting`.
+    `even_if_resting`.
     """
     outside_transactions("reconcile")
-    if not claim_poll(payment, even_resting=even_resting):
+    if not claim_poll(payment, even_if_resting=even_if_resting):
         return Payment.objects.select_related("order").get(pk=payment.pk)
     return apply_answer(payment, ask(payment, quickly=True), actor)
 
@@ -131,7 +131,7 @@ def claim_poll(
     hashed: str = "",
     *,
     even_if_paid: bool = False,
-    even_resting: bool = False,
+    even_if_resting: bool = False,
     column: _Claimant = "last_polled_at",
     once_after: datetime | None = None,
     counted: Mapping[str, int] = _NOT_COUNTED,
@@ -161,7 +161,7 @@ def claim_poll(
     changes, may_ask = claim()
     unchanged = rows.filter(**{name: getattr(payment, name) for name in _CLAIMED})
     # The same statement sees whether the gateway hangs.
-    if may_ask and not even_resting:
+    if may_ask and not even_if_resting:
         unchanged = unchanged.filter(~Exists(rest))
     if not unchanged.update(**changes):
         # PostgreSQL has locked the row for a change already, though there was none. Raised to FOR
@@ -170,7 +170,7 @@ def claim_poll(
         no_key = connections[database()].features.has_select_for_no_key_update
         with transaction.atomic(using=database()):
             assign(payment, rows.select_for_update(no_key=no_key).values().get())
-            changes, may_ask = claim(hangs=not even_resting and rest.exists())
+            changes, may_ask = claim(hangs=not even_if_resting and rest.exists())
             rows.update(**changes)
     assign(payment, changes)
     return may_ask

@@ -135,7 +135,7 @@ def _poll_siblings(
         if is_being_created(sibling) or sibling.account == resting:
             continue
         # creations may work while queries rest: who has paid would pay a second time
-        payment = reconcile(sibling, actor, even_resting=True)
+        payment = reconcile(sibling, actor, even_if_resting=True)
         if payment.status == PaymentStatus.PAID:
             return payment
         if payment.is_open and payment.is_processing and payment.reference not in despite:
