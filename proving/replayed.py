@@ -40,15 +40,14 @@ def main() -> None:
         return outcome
 
     Steps._step = again  # type: ignore[assignment, method-assign]
-    for worker_runs, returns in ((0, 1), (1, 0)):
+    for refunds, returns in ((0, 1), (1, 0)):
         taken = 0
         for _ in explore(
             SmallestShopDriver(),
             [
                 Scope(
                     payments=1,
-                    refunds=0,
-                    worker_runs=worker_runs,
+                    refunds=refunds,
                     returns=returns,
                     crashes=0,
                     faults=0,

@@ -582,4 +582,4 @@ def readers() -> Iterator[Target]:
     )
     yield Target("signing", 60, _draw_signed, _check_signing)
     yield Target("addresses", 50, _draw_address, _check_address)
-    yield Target("the emulator", 53, _draw_merchant, _Emulator().check)
+    yield Target("the emulator", 57, _draw_merchant, _Emulator().check)

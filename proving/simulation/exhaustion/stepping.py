@@ -380,10 +380,11 @@ class Stepping(Scheduler):
     def _abandon(self, actor: Actor) -> None:
         """Let go of an actor at its pause: nothing that its end sets off reaches anything."""
         actor.is_dead, self.actor = True, actor
+        told, self.told = self.told, []  # it may look at the clock once more
         try:
             actor.thread.throw(GreenletExit)
         finally:
-            self.actor = self.failure = None
+            self.actor, self.failure, self.told = None, None, told
 
 
 class Known(NamedTuple):
