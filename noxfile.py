@@ -109,8 +109,8 @@ def here(session: nox.Session, program: str, *arguments: str, **environment: str
 
 
 def pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
-    """Run pytest of .venv with two workers, and with what is given after `--`."""
-    here(session, "pytest", "-n", "2", *arguments, *session.posargs, **environment)
+    """Run pytest of .venv with what is given after `--`: three workers, which often wait."""
+    here(session, "pytest", "-n", "3", *arguments, *session.posargs, **environment)
 
 
 def ignoring(paths: Sequence[str]) -> list[str]:
@@ -288,7 +288,7 @@ def pretix(session: nox.Session) -> None:
     )
     with session.chdir("plugins/pretix"):
         session.run("python", "-m", "mypy")
-        session.run("pytest", "-n", "2", *session.posargs)
+        session.run("pytest", "-n", "3", *session.posargs)
 
 
 @nox.session(python="3.12")

@@ -7,7 +7,7 @@ from tillgate.django.models import Order, Payment
 from tillgate.django.refunds import queueing
 from tillgate.django.reviews.opening import open_review
 from tillgate.lifecycle import ReviewReason
-from tillgate.shop.shipping import against_shipping
+from tillgate.shop.shipping import against_shipping, orders_in_doubt
 
 
 def doubts(world: World, *orders: Order) -> dict[str, list[str]]:
@@ -66,3 +66,18 @@ def test_each_doubt_is_named(world: World) -> None:
     queueing.refund(payment.pk, "12.50")
     disputed(payment)
     assert doubts(world, payment.order) == {payment.order.key: ["refunded", "disputed"]}
+
+
+def test_filter_finds_orders_with_reasons(world: World) -> None:
+    whole, parts, unknown, failed, part, bank, _ = [world.paid_payment("0.80") for _ in range(7)]
+    disputed(bank)
+    for payment, amount in ((whole, "0.80"), (parts, "0.70"), (parts, "0.10"), (part, "0.10")):
+        queueing.refund(payment.pk, amount)
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    queueing.refund(unknown.pk, "0.80")
+    world.sandbox.control.fault("refused", occasion="refund")
+    queueing.refund(failed.pk, "0.80")
+    found = orders_in_doubt(world.shop.plugin)
+    assert found == tuple(one.order.key for one in (bank, unknown, parts, whole))
+    every = [payment.order.key for payment in Payment.objects.select_related("order")]
+    assert set(found) == against_shipping(world.shop.plugin, every).keys()

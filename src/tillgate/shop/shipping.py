@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -11,9 +12,15 @@ from typing import Final
 from django.db.models import F
 from django.utils.translation import gettext_lazy as _
 
+from tillgate import money
 from tillgate.django import words
 from tillgate.django.models import Refund, Review
-from tillgate.lifecycle import RefundStatus, ReviewReason
+from tillgate.lifecycle import (
+    BOUND_REFUND_STATUSES,
+    PaymentStatus,
+    RefundStatus,
+    ReviewReason,
+)
 from tillgate.shop.states import OrderState, order_states
 
 __all__ = ["ShippingDoubt", "ShippingDoubtKind", "against_shipping", "orders_in_doubt"]
@@ -99,17 +106,24 @@ def orders_in_doubt(plugin: str) -> tuple[str, ...]:
         reason__in=_OF_REVIEW,
         resolved_at__isnull=True,
     ).order_by("-pk")
-    refunded = Refund.objects.filter(
-        payment__order__plugin=plugin,
-        payment=F("payment__order__paid_by"),
-    ).order_by("-pk")
     sure = list(reviewed.values_list("order__key", flat=True))
-    keys = dict.fromkeys(
-        [*sure, *refunded.values_list("payment__order__key", flat=True)[:_NEWEST_REFUNDS]],
+    return tuple(dict.fromkeys([*sure, *_refunded(plugin)]))
+
+
+def _refunded(plugin: str) -> Iterator[str]:
+    """Yield the keys of the orders all of whose money was refunded or is on its way back."""
+    refunds = Refund.objects.filter(
+        payment__order__plugin=plugin,
+        payment__order__paid_by=F("payment"),
+        payment__status=PaymentStatus.PAID,
     )
-    states = order_states(plugin, keys.keys() - set(sure))
-    in_doubt = {*sure, *(ours.key for ours in states if any(_of_refunds(ours)))}
-    return tuple(key for key in keys if key in in_doubt)
+    keys = refunds.order_by("-pk").values_list("payment__order__key", flat=True)
+    newest = dict.fromkeys(keys[:_NEWEST_REFUNDS])
+    bound = refunds.filter(payment__order__key__in=newest, status__in=BOUND_REFUND_STATUSES)
+    left = dict[str, Decimal]()
+    for key, amount, taken in bound.values_list("payment__order__key", "payment__amount", "amount"):
+        left[key] = money.left_of(left.get(key, amount), [taken])
+    yield from (key for key in newest if key in left and left[key] <= 0)
 
 
 def _of_refunds(ours: OrderState) -> Iterable[ShippingDoubtKind]:

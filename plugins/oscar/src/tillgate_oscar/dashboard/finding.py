@@ -8,6 +8,7 @@ import contextlib
 from typing import Any, Final
 
 from django.conf import settings as project
+from django.db.models import Q
 from django.http import HttpRequest
 from django.template.loader import select_template
 from django.utils.translation import gettext as _
@@ -43,17 +44,17 @@ def text_of(request: HttpRequest) -> str:
     return request.GET.get(SEARCH, "").replace("\0", "").strip()
 
 
-def narrowed(request: HttpRequest, orders: Any) -> Any:
-    """Return those of some orders that the search and the filter of a request leave."""
+def chosen(request: HttpRequest) -> Q:
+    """Return the condition of the orders that the search and the filter of a request leave."""
+    condition = Q()
     if text := text_of(request):
-        orders = orders.filter(number__in=_meant(request, text) if len(text) <= _LONGEST else [])
+        condition &= Q(number__in=_meant(request, text) if len(text) <= _LONGEST else [])
     if request.GET.get(IN_DOUBT):
         settings = get_settings()
         over = (settings.cancelled_status, settings.refunded_status)
-        orders = orders.filter(number__in=shop.orders_in_doubt(PLUGIN)).exclude(
-            status__in=[status for status in over if status],
-        )
-    return orders
+        condition &= Q(number__in=shop.orders_in_doubt(PLUGIN))
+        condition &= ~Q(status__in=[status for status in over if status])
+    return condition
 
 
 def _meant(request: HttpRequest, text: str) -> list[str]:
