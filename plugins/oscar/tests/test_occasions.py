@@ -97,8 +97,18 @@ def disputed(*statuses: DisputeStatus, **more: Any) -> Iterator[None]:
 # Slow money ---------------------------------------------------------------------------------------
 
 
-def test_debit_is_mailed_when_it_begins_and_fails(world: World, payment: Payment) -> None:
-    """The second mail has the link to pay. The time to pay again begins then, whole."""
+@pytest.mark.parametrize("payable_minutes", [1440, 60])
+def test_debit_is_mailed_when_it_begins_and_fails(
+    world: World,
+    payment: Payment,
+    settings: Any,
+    payable_minutes: int,
+) -> None:
+    """The second mail has the link to pay. The time to pay again begins then, whole, however late
+    the debit began.
+    """
+    settings.TILLGATE = {**settings.TILLGATE, "ORDER_PAYABLE_FOR_MINUTES": payable_minutes}
+    pass_time(world, minutes=20)
     finish(world, payment)
     number = payment.order.key
     assert subjects() == [f"Order {number}: Your payment is on its way"]

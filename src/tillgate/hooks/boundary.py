@@ -190,6 +190,7 @@ _DETAILS: Final[Mapping[type, tuple[str, ...]]] = {
     ReportedRefund: ("dashboard_url",),
     ReportedDispute: ("respond_by", "reason", "url"),
     Refunded: ("dashboard_url",),
+    NextStep: ("url", "until", "is_transfer"),
 }
 """The fields that people read and no decision does."""
 
@@ -203,7 +204,11 @@ def without_faulty_details(account: Account, value: _T) -> tuple[_T, list[Fault]
     left_out: dict[str, Any] = {}
     faults: list[Fault] = []
     for name in _DETAILS.get(type(value), ()):
-        if fault := _fault_of(account, value, name):
+        if isinstance(step := getattr(value, name), NextStep):
+            # without its link it still says that the shopper has not paid yet
+            left_out[name], found = without_faulty_details(account, step)
+            faults += _named(name, found)
+        elif fault := _fault_of(account, value, name):
             left_out[name] = type(value).__dataclass_fields__[name].default  # type: ignore[attr-defined]
             faults.append(fault)
     for name in ("refunds", "disputes") if isinstance(value, Transaction) else ():
@@ -211,9 +216,12 @@ def without_faulty_details(account: Account, value: _T) -> tuple[_T, list[Fault]
         if isinstance(listed, tuple):
             checked = [without_faulty_details(account, one) for one in listed]
             left_out[name] = tuple(one for one, _ in checked)
-            for field, found, remedy in (fault for _, more in checked for fault in more):
-                faults.append((f"{name}: {field}", found, remedy))
+            faults += [fault for _, found in checked for fault in _named(name, found)]
     return (replace(value, **left_out) if left_out else value), faults  # type: ignore[type-var]
+
+
+def _named(name: str, faults: list[Fault]) -> list[Fault]:
+    return [(f"{name}: {field}", found, remedy) for field, found, remedy in faults]
 
 
 def fault_in(account: Account, value: _Checked) -> Fault | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -78,3 +79,22 @@ def test_time_to_try_that_begins_under_way(world: World) -> None:
     order.payments.update(is_processing=False)
     times.note_under_way(order)
     assert abs(order.tried_since - world.time.now()) < timedelta(seconds=5)
+
+
+@pytest.mark.parametrize("minutes_before", [50, 70, 1430])
+def test_failed_debit_leaves_time_to_pay(
+    world: World,
+    settings: Any,
+    minutes_before: int,
+) -> None:
+    """Even one that begins when the time to try the order is nearly or wholly over."""
+    settings.TILLGATE = {**settings.TILLGATE, "ORDER_PAYABLE_FOR_MINUTES": 60}
+    order = world.start(world.order()).order
+    world.time.advance(minutes=minutes_before)
+    order.payments.update(is_processing=True)
+    times.note_under_way(order)
+    world.time.advance(hours=30)
+    order.payments.update(is_processing=False)
+    times.note_under_way(order)
+    left = times.pay_until(order) - world.time.now()  # type: ignore[operator]
+    assert timedelta(minutes=59) < left < timedelta(minutes=61)

@@ -39,16 +39,21 @@ def pay_until(order: Order) -> datetime | None:
     """Return when no payment of an order can start any more, so that its goods are not held for
     ever; None before its first payment. Time in which money is under way does not count.
     """
-    settings = get_settings()
-    minutes = max(settings.order_payable_for_minutes, settings.order_unpaid_after_minutes)
     if order.tried_since is None:
         return None
-    return order.tried_since + timedelta(minutes=minutes) + _under_way(order)
+    return order.tried_since + _payable_for() + _under_way(order)
+
+
+def _payable_for() -> timedelta:
+    settings = get_settings()
+    minutes = max(settings.order_payable_for_minutes, settings.order_unpaid_after_minutes)
+    return timedelta(minutes=minutes)
 
 
 def note_under_way(order: Order) -> None:
     """Note, under the order's lock, whether money of an open payment is under way. The time in
-    which it was is taken out of the time to try the order.
+    which it was is taken out of the time to try the order, and its end leaves the time to pay
+    again.
     """
     is_under_way = order.payments.filter(
         status__in=OPEN_PAYMENT_STATUSES,
@@ -58,6 +63,9 @@ def note_under_way(order: Order) -> None:
         return
     if order.tried_since is not None:
         order.tried_since += _under_way(order)
+        if not is_under_way:
+            again = timedelta(minutes=get_settings().order_unpaid_after_minutes)
+            order.tried_since = max(order.tried_since, timezone.now() + again - _payable_for())
     order.under_way_since = timezone.now() if is_under_way else None
     order.save(update_fields=["tried_since", "under_way_since"])
 
