@@ -1210,7 +1210,9 @@ def test_closing_payment_page_is_not_offered(world: World) -> None:
     returned = text_of(come_back(world, payment))
     assert "Choose how to pay" in links_of(returned)
     assert payment.payment_url not in returned
-    assert "still open" not in text_of(world.client.get(world.way_to_pay(order)))
+    page = text_of(world.client.get(world.way_to_pay(order)))
+    assert "still open" not in page
+    assert "You may have paid already" in page
 
 
 def test_uncertain_payment_has_no_payment_page(
@@ -1241,6 +1243,7 @@ def test_pay_link_leads_to_open_payment(world: World) -> None:
     payment = world.start(order, "paypal")
     page = text_of(world.client.get(path))
     assert "A payment with PayPal is still open." in page
+    assert "You may have paid already" in page
     assert f'<a href="{payment.payment_url}">Go on paying</a>' in page
     assert f'<a href="/payments/return/{payment.return_key}/">See how it stands</a>' in page
     assert "<form" in page
@@ -1251,7 +1254,9 @@ def test_changed_amount_hides_open_payment(world: World) -> None:
     order = world.order("10.00")
     world.start(order)
     world.shop.edit_total(order, Decimal("12.00"))
-    assert "still open" not in text_of(world.client.get(world.way_to_pay(order)))
+    page = text_of(world.client.get(world.way_to_pay(order)))
+    assert "still open" not in page
+    assert "You may have paid already" in page
 
 
 def test_unpayable_reason_uses_shopper_language(

@@ -24,7 +24,7 @@ from tillgate.django.methods import label_of
 from tillgate.django.models import Order, Payment
 from tillgate.django.outbox.handlers import ended_unpaid
 from tillgate.django.pages import owner
-from tillgate.django.pages.awaited import Awaited, awaited
+from tillgate.django.pages.awaited import Awaited, awaited, may_be_paid
 from tillgate.django.pages.browsers import app_of, opens_in, terminal_of
 from tillgate.django.pages.forms import MethodForm
 from tillgate.django.pages.places import place_at_gateway
@@ -359,15 +359,20 @@ def _begun(
     order: hooks.OrderDescription,
     user_agent: str,
 ) -> dict[str, Any] | None:
-    """Return the newest open payment of the order's price or None, with its payment page where that
-    opens in this browser.
+    """Return the newest open payment that the shopper may have paid or None, with its payment page
+    where the shopper may go on there, and that opens in this browser.
     """
-    alike = (one for one in payments.all if one.is_open and owner.costs_as_paid(order, one))
-    payment = next(filter(may_go_on, alike), None)
+    asked = [one for one in payments.all if one.is_open and one.payment_url]
+    asked = [one for one in asked if not one.is_processing and one not in payments.under_review]
+    alike = (one for one in asked if owner.costs_as_paid(order, one))
+    live = next(filter(may_go_on, alike), None)
+    payment = live or next(iter(asked), None)
     if payment is None:
         return None
+    opens_here = live is not None and opens_in(app_of(user_agent), payment.method)
     return {
-        "method": label_of(payment.method),
-        "payment_url": payment.payment_url if opens_in(app_of(user_agent), payment.method) else "",
+        "may_be_paid": may_be_paid(),
+        "method": label_of(payment.method) if live else "",
+        "payment_url": payment.payment_url if opens_here else "",
         "return_url": reverse("tillgate:return", args=[payment.return_key]),
     }
