@@ -108,6 +108,25 @@ def test_link_is_mailed_to_the_shopper(world: World, order: Any, ann: Client) ->
     assert "tillgate_link_form" not in text_of(ann.get(url_of(order)))
 
 
+def test_money_under_way_gets_no_link(world: World, order: Any, ann: Client) -> None:
+    payment = world.start(order.number)
+    page = ann.get(url_of(order))
+    world.money.hold(payment.reference, None)
+    world.come_back(payment)
+    assert "its money is on its way" in str(messages_of(makes(ann, order, page, send="yes")))
+    world.run_worker()
+    assert not [sent for sent in mail.outbox if "/payments/pay/" in str(sent.body)]
+
+
+def test_mailed_link_warns_of_open_payment(world: World, order: Any, ann: Client) -> None:
+    world.start(order.number)
+    makes(ann, order, send="yes")
+    world.run_worker()
+    [sent] = mail.outbox
+    for text in (sent.body, sent.alternatives[0][0]):
+        assert "You may have paid already" in text
+
+
 def test_cancelled_order_has_no_link(world: World, order: Any, ann: Client) -> None:
     """A mail that waits is not sent either."""
     page = ann.get(url_of(order))

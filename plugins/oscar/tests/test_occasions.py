@@ -245,6 +245,19 @@ def test_voucher_that_appears_later_is_mailed(
     assert len(mail.outbox) == mails
 
 
+def test_voucher_with_later_date_is_reminded(world: World, payment: Payment) -> None:
+    """The gateway first named no end of the voucher."""
+    finish(world, payment, NextStep(url=VOUCHER))
+    world.money.hold(payment.reference, voucher(world))
+    for _ in range(2):
+        pass_time(world, hours=3)
+    number = payment.order.key
+    assert subjects()[0] == f"Order {number}: Pay the voucher"
+    assert "Pay the voucher by" in subjects()[1]
+    pass_time(world, days=2)
+    assert len(mail.outbox) == 3
+
+
 @pytest.mark.parametrize("days", [0.5, -1], ids=["short", "over"])
 def test_short_voucher_is_mailed_once(world: World, payment: Payment, days: float) -> None:
     finish(world, payment, voucher(world, days=days))

@@ -246,6 +246,7 @@ def _waiting(ours: shop.OrderState, pay_url: str) -> dict[str, Any]:
         "pay_url": pay_url,
         "kept_until": orders.kept_until(ours),
         "is_released": RELEASED in ours.data,
+        "awaited": ours.awaited,
     }
 
 

@@ -34,7 +34,7 @@ def is_storable(text: object) -> bool:
 
 def note_details(payment: Payment, answer: Answer, actor: str) -> None:
     """Write the details of an answer about this payment, where they are new, and record a next step
-    that appears only while the money is under way.
+    that appears, or gets an end, only while the money is under way.
 
     They move no money and no status, so the order's lock is not needed: the newest answer counts.
     """
@@ -49,10 +49,12 @@ def note_details(payment: Payment, answer: Answer, actor: str) -> None:
         return
     last4 = found.paid_with.last4[:4] if found.paid_with else ""
     Payment.objects.filter(pk=payment.pk).update(details=details, last4=last4)
-    known, had_step = payment.details.get("numbers", ()), "next_step" in payment.details
+    known, was = payment.details.get("numbers", ()), payment.known.next_step
     payment.details = details
-    if found.next_step and not had_step and payment.is_open and payment.is_processing:
-        # the event of money under way, before it, told of no step
+    step = found.next_step
+    is_news = step and (was is None or (step.until and not was.until))
+    if is_news and payment.is_open and payment.is_processing:
+        # the event of money under way, before it, told of no step or end
         record("payment.next-step", payment.order, actor, "", payment=payment)
     new = [PaymentNumber(payment=payment, number=one) for one in found.numbers if one not in known]
     if new:

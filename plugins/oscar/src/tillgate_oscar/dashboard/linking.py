@@ -58,6 +58,8 @@ def _make(request: HttpRequest, order: Any, ours: shop.OrderState, text: str) ->
         return gettext("only staff may give it away")
     if not orders.needs_payment(order, ours):
         return gettext("the order does not wait for payment")
+    if ours.awaited and ours.awaited.title and not ours.awaited.is_voucher:
+        return gettext("its money is on its way")
     until = orders.link_until(ours)
     if not (until and request.POST.get("send")):
         if not (
