@@ -4,6 +4,7 @@ ways.
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Callable
@@ -817,6 +818,17 @@ def test_page_after_the_end_leads_to_items(
         assert "Order these items again" in page
         for wrong in ("Please ask the shop", "If you have paid it"):
             assert wrong not in page
+
+
+def test_wallet_of_other_app_starts_nothing(product: Make, world: World) -> None:
+    """Alipay inside WeChat: the page leads to the shopper's own browser, where the link works."""
+    agent = "Mozilla/5.0 (Linux; Android 14; wv) AppleWebKit/537.36 MicroMessenger/8.0.49"
+    inside = Shopper(Client(headers={"User-Agent": agent}))
+    page = inside.get(inside.buys(product(), method="alipay")["Location"]).content.decode()
+    assert "open this page in your browser" in page
+    assert not Payment.objects.exists()
+    link = page.split('value="http://testserver', 1)[1].partition('"')[0]
+    assert "Continue to payment" in Client().get(html.unescape(link)).content.decode()
 
 
 def test_order_page_names_the_card_that_paid(
