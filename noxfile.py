@@ -191,7 +191,7 @@ def plugins(session: nox.Session, plugin: str) -> None:
     """
     with session.chdir(f"plugins/{plugin}"):
         here(session, "python", "-m", "mypy", "--show-absolute-path")
-        pytest(session)
+        pytest(session, "-n", "2")  # .ci/run tests two plugins at a time
 
 
 @nox.session(venv_backend="none")
@@ -288,7 +288,7 @@ def pretix(session: nox.Session) -> None:
     )
     with session.chdir("plugins/pretix"):
         session.run("python", "-m", "mypy")
-        session.run("pytest", "-n", "3", *session.posargs)
+        session.run("pytest", "-n", "2", *session.posargs)
 
 
 @nox.session(python="3.12")
