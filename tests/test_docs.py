@@ -930,7 +930,7 @@ def _module(name: str, source: str) -> ModuleType:
     "sought",
     [
         *("Apple Pay", "capacity", "chargeback", "Docker", "dispute", "GDPR", "PCI", "pending"),
-        *("refund", "subscription"),
+        *("recurring payments", "refund", "subscription"),
     ],
 )
 def test_owners_word_heads_an_answer(sought: str) -> None:
