@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from django.core.management import execute_from_command_line
 
 from tests.example_shop.test_settings import PRODUCTION, ROOT, run
 
@@ -104,6 +106,49 @@ def test_filled_example_passes_deployment_checks() -> None:
     del filled["SHOP_VAR"]  # the folder of the server is not here
     done = run("example_shop/manage.py", "check", "--deploy", "--fail-level", "INFO", **filled)
     assert done.returncode == 0, done.stderr
+
+
+PROJECT = """
+import os
+INSTALLED_APPS += ["tillgate.django"]
+TILLGATE = {
+    "ACCOUNTS": {"default": {"BASE_URL": "...", "MERCHANT_NO": "...", "TOKEN": "..."}},
+    "PUBLIC_URL": "http://127.0.0.1:8000",
+    "PAYMENT_METHODS": ["paypal"],
+}
+SILENCED_SYSTEM_CHECKS = ["tillgate.W012"]  # the project has no orders
+"""
+SHOWN = (
+    "from django.conf import settings as s; t = s.TILLGATE; "
+    "print(t['ACCOUNTS']['default']['BASE_URL'], t['PAYMENT_METHODS'], s.STATIC_ROOT, s.DEBUG)"
+)
+
+
+def test_settings_to_append_fit_any_project(tmp_path: Path) -> None:
+    """A new project with them passes the checks of a live shop; its own settings stay."""
+    execute_from_command_line(["django-admin", "startproject", "project", str(tmp_path)])
+    settings = tmp_path / "project" / "settings.py"
+    settings.write_text(settings.read_text("utf-8") + PROJECT + read("production_settings.py"))
+    (tmp_path / "project" / "urls.py").write_text(
+        "from django.contrib import admin\n"
+        "from django.urls import include, path\n"
+        "urlpatterns = [path('admin/', admin.site.urls),"
+        " path('payments/', include('tillgate.django.urls'))]\n",
+    )
+    filled = {name: value or PRODUCTION.get(name, "") for name, value in ENVIRONMENT.items()}
+    filled |= {"DJANGO_SETTINGS_MODULE": "project.settings", "PYTHONPATH": str(tmp_path)}
+    manage = str(tmp_path / "manage.py")
+    done = run(manage, "check", "--deploy", "--fail-level", "WARNING", **filled)
+    assert done.returncode == 0, done.stderr
+    shown = run("-c", SHOWN, **filled)
+    assert shown.stdout == "https://pay.example ['paypal'] /srv/shop/var/static False\n", (
+        shown.stderr
+    )
+
+
+def test_settings_to_append_read_variables_of_the_example() -> None:
+    named = set(re.findall(r"\b(?:SHOP_[A-Z_]+|PG[A-Z]+)", read("production_settings.py")))
+    assert named - {"PGPORT", "SHOP_HSTS_SECONDS"} <= set(ENVIRONMENT)
 
 
 ADDRESSES = """

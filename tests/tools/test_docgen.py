@@ -650,6 +650,13 @@ def test_site_menu_has_every_page() -> None:
     ] == []
 
 
+def test_site_calls_no_other_host() -> None:
+    """The theme would load fonts from one, and Mermaid from another for each drawing."""
+    config = (site.ROOT / "mkdocs.yml").read_text("utf-8")
+    assert "font: false" in config
+    assert "custom_fences" not in config
+
+
 def test_linked_source_is_shown_on_site() -> None:
     assert "src/tillgate/money.py" in site.linked()
 

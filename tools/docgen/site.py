@@ -50,7 +50,7 @@ ELSEWHERE: Final = {
 """Where a page of the repository stands on the site."""
 _UNSEARCHED: Final = "---\nsearch: {exclude: true}\n---\n"
 _FOR_DEVELOPERS: Final = (
-    *("reference/", "how-to/write-", "how-to/record-", "api/", "source/"),
+    *("reference/", "how-to/write-", "api/", "source/"),
     *("architecture", "contributing", "changelog", "reliability", "performance"),
 )
 """How the pages begin that a search shows after those for owners and staff."""

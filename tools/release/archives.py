@@ -26,7 +26,7 @@ __all__ = ["ROOT", "Distribution", "addressed", "build", "distributions", "fault
 
 ROOT: Final = Path(__file__).parents[2]
 _RELATIVE: Final = re.compile(r'(?:href|src)="(?!https?:|mailto:|#)([^"]*)"')
-_CLONE: Final = re.compile(r"/path/to/tillgate\S*|\.\./\S+")
+_CLONE: Final = re.compile(r"/path/to/\S*|\.\./\S+")
 _NEXT_MINOR: Final = "0.2.0"
 _NOT_IN_WHEELS: Final = ".po"
 """Translators edit them; Django reads the .mo."""

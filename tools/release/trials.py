@@ -302,6 +302,7 @@ def _oscar(place: Place) -> Iterator[str]:
                 _OSCAR,
                 added,
                 account,
+                'DATABASES["default"]["OPTIONS"] = {"transaction_mode": "IMMEDIATE"}',
                 "OSCAR_ALLOW_ANON_CHECKOUT = True\n",
             ],
         ),

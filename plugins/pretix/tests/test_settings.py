@@ -359,7 +359,8 @@ def test_file_section_and_environment_are_read(
     monkeypatch.setenv("PRETIX_TILLGATE_TIMEOUT_MINUTES", "30")
     file = written(
         "[tillgate]\npayment_methods = alipay, paypal\norder_unpaid_after_minutes = "
-        "15\nreview_mail_to=a@example.org,b@example.org\n",
+        "15\nreview_mail_to=a@example.org,b@example.org\n"
+        "monitor_networks = 10.0.0.0/8, 192.168.1.0/24\n",
     )
     settings.TILLGATE = configuration.from_file(file, "https://tickets.example", [])
     read = get_settings()
@@ -369,6 +370,7 @@ def test_file_section_and_environment_are_read(
         15,
     )
     assert read.review_mail_to == ("a@example.org", "b@example.org")
+    assert [str(network) for network in read.monitor_networks] == ["10.0.0.0/8", "192.168.1.0/24"]
 
 
 def test_unknown_setting_name_is_told(settings: Any) -> None:

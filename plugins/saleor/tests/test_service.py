@@ -324,6 +324,7 @@ def test_an_empty_variable_counts_as_not_given(tmp_path: Path) -> None:
             "EMAIL_FROM",
             "LANGUAGE_CODE",
             "TIME_ZONE",
+            "MONITOR_TOKEN",
             "SALEOR_PARTS",
         ),
         "",
@@ -335,6 +336,22 @@ def test_an_empty_variable_counts_as_not_given(tmp_path: Path) -> None:
         "check",
     )
     assert code == 0, told
+
+
+def test_monitor_reads_health_with_its_token(tmp_path: Path) -> None:
+    asked = (
+        "from django.test import Client\n"
+        "print('answers', *[Client(SERVER_NAME='127.0.0.1', headers=headers).get('/payments/health/').status_code"
+        " for headers in ({}, {'Authorization': 'Bearer a-token-of-a-monitor'})])"
+    )
+    variables = environment(
+        "http://127.0.0.1:1", "http://127.0.0.1:2", 1, MONITOR_TOKEN="a-token-of-a-monitor"
+    )
+    code, told = run(tmp_path, variables, "manage", "migrate", "--verbosity", "0")
+    assert code == 0, told
+    code, told = run(tmp_path, variables, "manage", "shell", "-v", "0", "-c", asked)
+    assert code == 0, told
+    assert re.search(r"^answers 404 (200|503)$", told, re.MULTILINE), told
 
 
 def test_taken_port_is_reported_before_listening(tmp_path: Path) -> None:

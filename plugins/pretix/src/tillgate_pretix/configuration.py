@@ -16,7 +16,7 @@ APP: Final = "tillgate_pretix"
 """The app's name, which an event lists among its active plugins."""
 
 SECTION: Final = "tillgate"
-_LISTS: Final = frozenset({"payment_methods", "review_mail_to"})
+_LISTS: Final = frozenset({"monitor_networks", "payment_methods", "review_mail_to"})
 _NOT_HERE: Final = frozenset({"accounts"})  # every event has its own
 
 

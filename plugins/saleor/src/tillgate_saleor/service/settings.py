@@ -146,6 +146,7 @@ TILLGATE: dict[str, Any] = {
     "ACCOUNTS": {"default": {**_account(), "SANDBOX": _SANDBOX}},
     "PUBLIC_URL": PUBLIC_URL,
     "REVIEW_MAIL_TO": _list("REVIEW_MAIL_TO"),
+    "MONITOR_TOKEN": os.environ.get("MONITOR_TOKEN") or None,
 }
 if _missing:
     raise ConfigurationError(
