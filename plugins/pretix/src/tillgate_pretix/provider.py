@@ -178,6 +178,11 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
             **context,
         )
 
+    def payment_presale_render(self, payment: Any) -> str:
+        """Name the card or wallet that paid, such as "Visa ending 4242"."""
+        ours = refunds.paid_payment_of(payment)
+        return (ours.paid_with if ours else "") or self.public_name
+
     # For staff ------------------------------------------------------------------------------------
 
     def payment_control_render(self, request: HttpRequest, payment: Any) -> str:

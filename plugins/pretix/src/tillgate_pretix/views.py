@@ -117,7 +117,9 @@ def returned(request: Any, order: str, tag: str, **_kwargs: Any) -> HttpResponse
                 _page_of(found) + ("?paid=yes" if is_paid else "?thanks=yes" if is_thanked else ""),
             ),
         )
+    bills = orders.bills_of(found)
     page = {
+        "awaited": bills[-1].awaited if bills else None,
         "code": found.code,
         "is_paid": is_paid,
         "is_cancelled": found.status == Order.STATUS_CANCELED,
