@@ -31,7 +31,12 @@ from tillgate_pretix.mail import CONTEXT, TEMPLATES
 
 PERMISSION: Final = "event.settings.general:write"
 _TITLES: Final = {
+    "waits": _("Money is on its way, or a voucher is to be paid"),
+    "voucher_ends": _("A voucher ends in a day"),
+    "failed": _("Money on its way has not arrived"),
     "refunded": _("Money was refunded"),
+    "refund_returned": _("A refund came back"),
+    "dispute_lost": _("A dispute was lost"),
     "paid_twice": _("The order was paid twice"),
     "held": _("Money has arrived that did not pay the order"),
 }

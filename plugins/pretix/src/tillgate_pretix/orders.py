@@ -55,7 +55,7 @@ from tillgate.shop import (
 )
 from tillgate_pretix.accounts import HOLDER, event_of_alias, settings_of
 from tillgate_pretix.configuration import APP, PLUGIN
-from tillgate_pretix.mail import tell_of_held_money, tell_of_second_payment
+from tillgate_pretix.mail import FAILED, tell_of_held_money, tell_of_second_payment
 
 _log = logging.getLogger("tillgate")
 
@@ -470,23 +470,36 @@ def unpaid(order: Bill) -> None:
         if theirs is None or theirs.status != Order.STATUS_PENDING:
             return
         state = shop.order_state(PLUGIN, order.key)
-        was_begun = state is not None and bool(state.payments)
+        is_told = state is not None and bool(state.payments) and FAILED.key not in state.data
         for payment in theirs.payments.filter(state__in=OPEN):
             if method_of(payment.provider):
-                # a shopper who began none has no failed payment
-                payment.fail(log_data={"reason": "nobody paid"}, send_mail=was_begun)
-        is_wanted = theirs.payments.filter(state__in=(*OPEN, *_HELD)).exists()
-        # pretix keeps these too
-        is_wanted |= (
-            theirs.valid_if_pending
-            or theirs.fees.filter(fee_type=OrderFee.FEE_TYPE_CANCELLATION).exists()
-        )
-        if not is_wanted and settings_of(theirs.event).get(
-            "expire_unpaid",
-            as_type=bool,
-            default=False,
-        ):
+                # a shopper who began none has no failed payment, or has our mail about it
+                payment.fail(log_data={"reason": "nobody paid"}, send_mail=is_told)
+        if not _is_wanted(theirs) and _expires_unpaid(theirs):
             mark_order_expired(theirs)
+
+
+def _is_wanted(order: Any) -> bool:
+    return bool(
+        order.payments.filter(state__in=(*OPEN, *_HELD)).exists()
+        # pretix keeps these too
+        or order.valid_if_pending
+        or order.fees.filter(fee_type=OrderFee.FEE_TYPE_CANCELLATION).exists(),
+    )
+
+
+def _expires_unpaid(order: Any) -> bool:
+    """Tell whether the event frees the places of an order once it cannot be paid any more."""
+    kept = settings_of(order.event)
+    return bool(kept.get("expire_unpaid", as_type=bool, default=False))
+
+
+def kept_until(order: Any, bill: OrderState) -> datetime | None:
+    """Return how long an order that waits for another payment keeps its places, if that time is
+    known and has not passed.
+    """
+    until = bill.kept_until if _expires_unpaid(order) else order.expires
+    return until if until and until > now() else None
 
 
 _PAID_NOTHING: Final = MONEY_REASONS - {ReviewReason.OVERPAID}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tillgate.hooks import Payment, hookimpl
-from tillgate_pretix import accounts, orders, refunds
+from tillgate_pretix import accounts, occasions, orders, refunds
 
 tillgate_account = hookimpl(accounts.find)
 tillgate_describe_order = hookimpl(orders.describe)
@@ -14,7 +14,8 @@ tillgate_order_unpaid = hookimpl(orders.unpaid)
 tillgate_refund_changed = hookimpl(refunds.changed)
 tillgate_review_opened = hookimpl(orders.review_opened)
 tillgate_review_url = hookimpl(orders.review_url)
-tillgate_deliver = hookimpl(refunds.settle)
+tillgate_deliver = hookimpl(occasions.deliver)
+tillgate_event = hookimpl(occasions.follow)
 
 
 @hookimpl

@@ -260,6 +260,11 @@ class ReviewLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has
         mail.HELD_MAILED: _(
             "The shopper was mailed that the money has arrived and has not paid the order.",
         ),
+        mail.WAITS_MAILED: _("The shopper was mailed that the payment is on its way."),
+        mail.REMINDED: _("The shopper was reminded of a voucher."),
+        mail.FAILED_MAILED: _("The shopper was mailed that the payment has not arrived."),
+        mail.RETURNED_MAILED: _("The shopper was mailed that a refund came back."),
+        mail.DISPUTE_MAILED: _("The shopper was mailed about a lost dispute."),
     },
 )
 class MailLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has no types
