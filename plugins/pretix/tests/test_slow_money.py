@@ -19,7 +19,7 @@ from pretix.base.models import Order
 
 from tests.shopping import at, bought, newest_payment, order_of, path_of, payments_of
 from tests.test_mails import saved
-from tests.test_paying import page_of
+from tests.test_paying import page_of, pay_again
 from tests.test_refunds import refunded_amount
 from tillgate import Transaction, hooks, shop
 from tillgate.django.models import Payment, Refund
@@ -341,3 +341,27 @@ def test_lost_dispute_mails_on_request(world: World, is_wanted: bool) -> None:
     for one in mail.outbox:
         if one.to == [order.email]:
             assert "Your bank has given $5.00" in one.body
+
+
+# Browsers of other apps ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("browser", "is_left"),
+    [("MicroMessenger/8.0", False), ("AlipayClient/10", True), ("Firefox/140.0", True)],
+)
+def test_wallet_opens_in_own_browser(
+    world: World,
+    client: Client,
+    browser: str,
+    is_left: bool,
+) -> None:
+    """Elsewhere no payment starts, and the order's page says what to do."""
+    order = order_of(world, world.order())
+    headers = {"User-Agent": f"Mozilla/5.0 (iPhone) {browser}"}
+    start = client.get(pay_again(order), headers=headers)["Location"]
+    client.get(start, headers=headers)
+    assert Payment.objects.exists() is is_left
+    page = page_of(world, str(order.pk), client)
+    hint = "Alipay cannot open inside WeChat. To pay that way, open this page in your browser."
+    assert (hint in page) is not is_left

@@ -12,7 +12,7 @@ from django.urls import reverse
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment, database
 from tillgate.django.orders.locking import outside_transactions, without_atomic_requests
-from tillgate.django.pages.browsers import terminal_of
+from tillgate.django.pages.browsers import app_of, opens_in, terminal_of, user_agent_of
 from tillgate.django.pages.forms import MethodForm
 from tillgate.django.pages.gateways import acknowledgement
 from tillgate.django.payments import notifications
@@ -22,6 +22,7 @@ __all__ = [
     "MethodForm",
     "absolute_url",
     "acknowledge",
+    "app_in_the_way",
     "database",
     "outside_transactions",
     "read_request",
@@ -36,6 +37,14 @@ __all__ = [
 def absolute_url(name: str, *arguments: object) -> str:
     """Return the public address of a named page, under `TILLGATE["PUBLIC_URL"]`."""
     return get_settings().address(name, *arguments)
+
+
+def app_in_the_way(request: HttpRequest, method: str) -> str:
+    """Return the name of the app whose own browser sent a request, if a payment method cannot be
+    paid in it, or else empty text. A shopper can open the page in the phone's browser.
+    """
+    app = app_of(user_agent_of(request))
+    return "" if app is None or opens_in(app, method) else app.name
 
 
 def webhook_url(alias: str) -> str:

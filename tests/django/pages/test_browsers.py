@@ -8,7 +8,7 @@ import html
 from typing import Any
 
 import pytest
-from django.test import Client
+from django.test import Client, RequestFactory
 
 from tillgate import GatewayProfile
 from tillgate.django.models import Payment
@@ -16,6 +16,7 @@ from tillgate.django.pages import browsers
 from tillgate.django.pages.browsers import app_of, opens_in
 from tillgate.django.pages.forms import MethodForm
 from tillgate.django.pages.tickets import start_url
+from tillgate.shop import app_in_the_way
 from tillgate.testing.world import World
 
 IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148"
@@ -69,6 +70,13 @@ def test_app_opens_its_own_wallet_only(name: str, opens: str, opens_not: str) ->
     app = app_of(AGENTS[name])
     assert [code for code in opens.split() if not opens_in(app, code)] == []
     assert [code for code in opens_not.split() if opens_in(app, code)] == []
+
+
+def test_shop_learns_app_in_the_way(rf: RequestFactory) -> None:
+    request = rf.get("/", headers={"User-Agent": AGENTS["WeChat"]})
+    assert app_in_the_way(request, "alipay") == "WeChat"
+    assert app_in_the_way(request, "wechatpay") == ""
+    assert app_in_the_way(rf.get("/"), "alipay") == ""
 
 
 def test_no_rule_names_a_gateway() -> None:

@@ -67,6 +67,13 @@ def _begin(request: Any, order: Any, theirs: Any) -> tuple[str, str]:
         )
         return "", detail + " " + _("The organizer knows. Please ask before you pay again.")
     method, about = str(method_of(current.provider)), {"payment": current.pk}
+    if app := shop.app_in_the_way(request, method):
+        names = {"methods": shop.method_label(method), "app": app}
+        # the order's page, which shows it, works in any browser
+        return "", _(
+            "%(methods)s cannot open inside %(app)s. To pay that way, open this page in your "
+            "browser.",
+        ) % names
     started = shop.start_payment(
         PLUGIN,
         bill,
