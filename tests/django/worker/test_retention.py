@@ -43,7 +43,7 @@ PERSONAL = {
     "payerEmail": "ann@shopper.example",
     "cardNo": "4111111111111111",
 }
-TRACES = ("Ann", "ann@", "4111")
+TRACES = ("Ann", "ann@", "411111", "4111 1111")
 SAID = "card 4111 1111 1111 1111 of ann@shopper.example"
 
 
