@@ -11,6 +11,7 @@ from oscar.core.loading import get_model
 
 from tests.shopper import fields_of
 from tests.test_dashboard import SEES, messages_of, staff, text_of, url_of
+from tests.test_occasions import mailed
 from tillgate import shop
 from tillgate.testing.world import World
 from tillgate_oscar import orders
@@ -123,7 +124,7 @@ def test_mailed_link_warns_of_open_payment(world: World, order: Any, ann: Client
     makes(ann, order, send="yes")
     world.run_worker()
     [sent] = mail.outbox
-    for text in (sent.body, sent.alternatives[0][0]):
+    for text in mailed(sent):
         assert "You may have paid already" in text
 
 
