@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -27,7 +26,7 @@ from tests.smallest_shop.models import ShopOrder
 from tillgate import hooks, lifecycle, shop
 from tillgate.account import Account
 from tillgate.django.models import OutboxEventKind, Payment, Refund
-from tillgate.django.orders import registering, times
+from tillgate.django.orders import registering
 from tillgate.django.orders.locking import InsideTransaction
 from tillgate.django.orders.values import payment_value
 from tillgate.django.outbox import delivering, handlers
@@ -914,7 +913,7 @@ def stores_the_name_of_a_payer(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("days_until_failed", among=MUTANTS_OF_THE_KIT)
 def counts_the_time_of_slow_money(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(times, "_under_way", lambda order: timedelta())
+    patch.setattr(reconciling, "note_under_way", lambda order: None)
 
 
 @mutant("days_until_paid")
