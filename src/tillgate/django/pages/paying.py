@@ -362,11 +362,11 @@ def _begun(
     """Return the newest open payment that the shopper may have paid or None, with its payment page
     where the shopper may go on there, and that opens in this browser.
     """
-    asked = [one for one in payments.all if one.is_open and one.payment_url]
-    asked = [one for one in asked if not one.is_processing and one not in payments.under_review]
-    alike = (one for one in asked if owner.costs_as_paid(order, one))
+    told = [*payments.under_review, *payments.on_its_way]
+    begun = [one for one in payments.all if one.is_open and one.payment_url and one not in told]
+    alike = (one for one in begun if owner.costs_as_paid(order, one))
     live = next(filter(may_go_on, alike), None)
-    payment = live or next(iter(asked), None)
+    payment = live or next(iter(begun), None)
     if payment is None:
         return None
     opens_here = live is not None and opens_in(app_of(user_agent), payment.method)
