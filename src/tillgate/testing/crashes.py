@@ -1,7 +1,8 @@
 """Crashes: the points at which a process can die, and a simulated death within the test's process.
 
-The points are before and after each commit, each write outside a transaction, and each call of the
-gateway.
+The points are after each commit, each write outside a transaction, and each call of the gateway,
+and before the first of them: a death before a later one leaves what a death after its predecessor
+left.
 """
 
 from __future__ import annotations
@@ -44,11 +45,16 @@ class Points:
         """Die. A subclass may end a real process."""
         raise Crash(self.names[-1])
 
+    def begin(self, name: str) -> None:
+        """Begin an act: the first has a point before it, and an ended process begins none."""
+        if self.has_ended or not self.names:
+            self.reach(f"before {name}")
+
     def around(self, name: str, action: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the act with a point before and after it."""
+        """Return the act with a point after it, and before it where it is the first."""
 
         def acting(*arguments: Any, **named: Any) -> Any:
-            self.reach(f"before {name}")
+            self.begin(name)
             result = action(*arguments, **named)
             self.reach(f"after {name}")
             return result
@@ -62,7 +68,7 @@ class Points:
 
         def committing(database: BaseDatabaseWrapper) -> None:
             try:
-                self.reach("before COMMIT")
+                self.begin("COMMIT")
             except Crash:
                 database.rollback()
                 raise

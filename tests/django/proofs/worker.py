@@ -3,8 +3,8 @@ child, and reports the outcome.
 
 `python -m tests.django.proofs.worker` reads a line of JSON with the addresses of the database and
 the gateway, and then a line for each act. An act may order a child to die by SIGKILL at its n-th
-point. The points are: before and after each commit, and before and after each call of the gateway
-or the shop over the network.
+point. The points are: before the first act and after each, where an act is a commit, or a call of
+the gateway or the shop over the network.
 """
 
 from __future__ import annotations
