@@ -15,15 +15,15 @@ from django.core import mail
 from django.urls import reverse
 from playwright.sync_api import Browser, Page, expect
 
+from tests.looking import chromium, look, opened  # noqa: F401  # a fixture
 from tests.shopper import Shopper
-from tests.test_occasions_browser import chromium, look  # noqa: F401  # a fixture
 from tillgate import hooks, shop
 from tillgate.django.models import Payment
 from tillgate.testing.gateway_driver import GatewayDriver
 from tillgate.testing.world import World
 
 PLUGINS = Path(__file__).parents[2]
-SCREENS = [(language, width) for language in ("en", "de", "ja", "ur") for width in (390, 1280)]
+IN_FOUR_LANGUAGES = pytest.mark.parametrize("language", ["en", "de", "ja", "ur"])
 TRANSFER_BY = {
     "en": "Make the bank transfer by December 20",
     "de": "Überweisen Sie den Betrag bis 20. Dezember",
@@ -80,34 +80,17 @@ def page(
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
     language: str,
-    width: int,
 ) -> Iterator[Page]:
     """A browser whose shopper has placed an order, and comes to the payment page."""
     world.configure(PUBLIC_URL=live_server.url)
     way = shopper.buys(product(), method=world.gateway.method)["Location"]
     settings.LANGUAGE_CODE = language
     monkeypatch.setattr("tillgate_oscar.orders.language_of", lambda payment: language)
-    context = chromium.new_context(
-        base_url=live_server.url,
-        viewport={"width": width, "height": 844},
-        locale=language,
-    )
-    # Oscar asks a CDN for jQuery first
-    context.route(lambda url: "127.0.0.1" not in url and "localhost" not in url, _abort)
-    context.add_cookies(
-        [
-            {"name": name, "value": one.value, "url": live_server.url}
-            for name, one in shopper.client.cookies.items()
-        ],
-    )
-    opened = context.new_page()
-    opened.goto(f"{live_server.url}{way}")
-    yield opened
+    context = opened(chromium, live_server.url, shopper.client)
+    tab = context.new_page()
+    tab.goto(way)
+    yield tab
     context.close()
-
-
-def _abort(route: Any) -> None:
-    route.abort()
 
 
 def see_order(page: Page, world: World, live_server: Any) -> None:
@@ -143,7 +126,7 @@ def mails(page: Page, *names: str) -> list[str]:
     return [f"{sent.subject}\n{sent.body}" for sent in outbox]
 
 
-@pytest.mark.parametrize(("language", "width"), SCREENS)
+@IN_FOUR_LANGUAGES
 @pytest.mark.parametrize("method", ["Konbini", "Bank transfer"])
 def test_stripe_voucher_goes_round(
     page: Page,
@@ -151,10 +134,9 @@ def test_stripe_voucher_goes_round(
     live_server: Any,
     method: str,
     language: str,
-    width: int,
 ) -> None:
     """Taken, mailed, reminded of where it has an end, and paid at last."""
-    name = f"stripe-{method.lower()}-{language}-{width}".replace(" ", "-")
+    name = f"stripe-{method.lower()}-{language}".replace(" ", "-")
     page.get_by_role("button", name=method).click()
     step = page.locator("a[href*='/c/pay/']")
     expect(step.first).to_be_visible()
@@ -178,16 +160,15 @@ def test_stripe_voucher_goes_round(
         assert title in texts[0]
 
 
-@pytest.mark.parametrize(("language", "width"), SCREENS)
+@IN_FOUR_LANGUAGES
 def test_stripe_debit_fails_or_arrives(
     page: Page,
     world: World,
     live_server: Any,
     language: str,
-    width: int,
 ) -> None:
     """It fails after 30 hours, and the mail leads to another payment."""
-    name = f"stripe-debit-{language}-{width}"
+    name = f"stripe-debit-{language}"
     page.get_by_role("button", name="Bank debit").click()
     expect(page.locator("h1")).to_be_visible()
     look(page, f"{name}-return")
@@ -206,28 +187,27 @@ def test_stripe_debit_fails_or_arrives(
 
 
 @pytest.mark.parametrize("gateway", ["payu"])
-@pytest.mark.parametrize(("language", "width"), SCREENS)
+@IN_FOUR_LANGUAGES
 def test_payu_transfer_is_still_to_be_made(
     page: Page,
     world: World,
     live_server: Any,
     language: str,
-    width: int,
 ) -> None:
     """The shopper comes back from PayU's page, and reads until when to make it."""
     payment = Payment.objects.get()
     world.gateway.pay_slowly(payment.reference)
     page.goto(live_server.url + reverse("tillgate:return", args=[payment.return_key]))
     expect(page.locator("h1")).to_have_text(TRANSFER_BY[language])
-    look(page, f"payu-transfer-{language}-{width}")
+    look(page, f"payu-transfer-{language}")
     world.run_worker()
-    [text] = mails(page, f"payu-transfer-{language}-{width}-mail")
+    [text] = mails(page, f"payu-transfer-{language}-mail")
     assert TRANSFER_BY[language] in text.splitlines()[0]
 
 
 @pytest.mark.parametrize("gateway", ["payu"])
 @pytest.mark.parametrize("word", ["", "?error=501"])
-@pytest.mark.parametrize(("language", "width"), [("en", 390)])
+@pytest.mark.parametrize("language", ["en"])
 def test_payu_bank_that_is_pending_warns(
     page: Page,
     world: World,

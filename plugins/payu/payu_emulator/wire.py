@@ -129,6 +129,8 @@ class Wire:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # head and body leave together; the answer would wait for an acknowledgement otherwise
+            wbufsize = 1 << 16
 
             def do_any(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

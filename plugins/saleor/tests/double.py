@@ -656,6 +656,8 @@ def _global_id(kind: str, key: object) -> str:
 def _handler(double: SaleorDouble) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # head and body leave together; the answer would wait for an acknowledgement otherwise
+        wbufsize = 1 << 16
 
         def do_GET(self) -> None:
             if self.path == "/dashboard/":
