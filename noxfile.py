@@ -68,7 +68,12 @@ ANYWHERE = (
 )
 # What PostgreSQL beside SQLite is enough for.
 ON_POSTGRESQL = (
-    "tests/django/test_celery.py",
+    *(f"tests/django/test_{name}.py" for name in ("celery", "checks", "commands")),
+    "tests/django/test_numbers_of_staff.py",
+    "tests/django/pages/test_admin_clerks.py",
+    "tests/django/pages/test_monitors.py",
+    "tests/django/outbox/test_handlers.py",
+    "tests/django/worker/test_runner.py",
     "tests/django/pages/test_admin_figures.py",
     "tests/django/worker/test_watch.py",
     "tests/django/accounting/test_audit.py",
