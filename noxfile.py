@@ -72,7 +72,6 @@ ON_POSTGRESQL = (
     "tests/django/test_numbers_of_staff.py",
     "tests/django/pages/test_admin_clerks.py",
     "tests/django/pages/test_monitors.py",
-    "tests/django/outbox/test_handlers.py",
     "tests/django/worker/test_runner.py",
     "tests/django/pages/test_admin_figures.py",
     "tests/django/worker/test_watch.py",
