@@ -204,7 +204,7 @@ def test_a_database_that_cannot_fail_is_refused(settings: str) -> None:
 
 def test_exhaustion_tries_everything_possible() -> None:
     """This covers all that can happen to a payment and its notification."""
-    said = simulate("--exhaust", "refunds=0,payments=1,worker_runs=0,returns=0")
+    said = simulate("--exhaust", "refunds=0,payments=1,returns=0")
     assert "all explored, no violation" in said
     assert int(said.rpartition(" states, ")[0].split()[-1]) > 50
     assert "exit status 0" in said
@@ -245,7 +245,7 @@ def test_exhaustion_finds_broken_drivers(
 ) -> None:
     said = simulate(
         "--exhaust",
-        f"payments=1,worker_runs=0,returns=0,{scope}",
+        f"payments=1,returns=0,{scope}",
         driver=f"proving.broken:{driver}",
     )
     assert violated in said
@@ -287,7 +287,7 @@ def test_exhaustion_continues_with_unexplored_parts(tmp_path: Path) -> None:
         (
             "gremlins=1",
             "'gremlins=1' is no part of a scope: give NAME=NUMBER of payments, refunds, "
-            "worker_runs, returns, crashes, faults, dying",
+            "returns, crashes, faults, dying",
         ),
         ("refunds", "'refunds' says no number: give 0 or more"),
         ("refunds=-1", "'refunds=-1' says no number: give 0 or more"),

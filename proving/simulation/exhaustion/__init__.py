@@ -2,7 +2,7 @@
 happen.
 
 A shopper begins two payments and pays both at the payment page. Their notifications come in, and a
-clerk refunds the money; a return and a worker run may be added. One process may die and one fault
+clerk refunds the money; a return may be added. One process may die and one fault
 may strike. Wherever actors switch, the exploration tries every choice: the actor that continues,
 the actor that dies there, and the fault that strikes calls and commits. When no actor has anything
 more to do, the worker runs until the world is quiet; then the judge judges it like any simulated
@@ -58,8 +58,8 @@ and count as one:
   moment that is compared with an offset (a throttle, a lease, a due poll) is whole seconds away, or
   only later actors compare it. So moments are kept to the second. Of two instants only the order
   can count, and only where one is the moment of a change that some code compares with the moment of
-  a query to the gateway: *status_since* of a payment and, for a worker, *opened_at*. So the clock
-  advances with each change of this kind (of a payment's status, a review), and not otherwise.
+  a query to the gateway: *status_since* of a payment. So the clock advances with each change of a
+  payment's status, and not otherwise.
   Within a transaction it is half a tick later than outside: a query before a change is earlier than
   the change. Where a row is changed only if it is as it was read, it is locked, read again and, if
   it differs, changed the same way. Code that asks for the time for another purpose gets the second

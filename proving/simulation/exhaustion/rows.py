@@ -57,17 +57,14 @@ _TO_THE_SECOND: Final = {
         "page_closes_at",
         "last_polled_at",
         "last_returned_at",
+        "next_poll_at",
     ),
     Refund: ("created_at", "status_since", "due_at"),
     OutboxEvent: ("due_at", "begun_at"),
-    Review: ("mailed_at", "resolved_at"),
+    Review: ("opened_at", "mailed_at", "resolved_at"),
     Lane: ("rests_until", "silent_since", "answered_at"),
 }
 """Moments that are compared with others at least a second away, or only by later actors."""
-_UNLESS_WORKED: Final = {Payment: ("next_poll_at",), Review: ("opened_at",)}
-"""And those that only a worker run compares more closely: with its lease, and with when it
-asked.
-"""
 
 
 @cache
@@ -93,20 +90,15 @@ def tables_in(sql: str) -> tuple[str, ...]:
     return tuple(name for name in models_by_table() if re.search(rf"\b{name}\b", sql))
 
 
-def canonical(table: str, rows: list[tuple[Any, ...]], *, is_worked: bool) -> _Rows:
-    """Return a table's rows without differences that change nothing, to others or to a worker among
-    them.
-    """
+def canonical(table: str, rows: list[tuple[Any, ...]]) -> _Rows:
+    """Return a table's rows without differences that change nothing."""
     model, columns = models_by_table()[table], columns_of(table)
     if not rows:
         return ()
     for column, shown in ONLY_SHOWN.get(model, {}).items():
         at = columns.index(column)
         rows = [row if row[at] is None else (*row[:at], shown, *row[at + 1 :]) for row in rows]
-    for column in (
-        *_TO_THE_SECOND.get(model, ()),
-        *(() if is_worked else _UNLESS_WORKED.get(model, ())),
-    ):
+    for column in _TO_THE_SECOND.get(model, ()):
         at = columns.index(column)
         rows = [
             row if row[at] is None else (*row[:at], row[at][:_A_SECOND], *row[at + 1 :])

@@ -27,7 +27,7 @@ from proving.simulation.faults import KINDS, Faults
 from proving.simulation.gateway import NamingOutbox
 from proving.simulation.people import People
 from proving.simulation.world import SimulatedWorld
-from tillgate.django.models import Payment, Review
+from tillgate.django.models import Payment
 from tillgate.django.refunds import queueing
 from tillgate.django.worker.run import run_worker
 from tillgate.sandbox.notifications import Notification, NotificationKind
@@ -40,8 +40,6 @@ _T = TypeVar("_T")
 _Content = TypeVar("_Content")
 _LONGEST_QUIET: Final = 40 * 86_400.0
 _SHORTEST_REST: Final = 60.0
-_UNTIL_DUE: Final = 15 * 60.0
-"""Seconds after which every payment is due to be polled."""
 GATEWAY: Final = "the gateway"
 REMEMBERED: Final = "the judge"
 TIME: Final = "the time"
@@ -55,8 +53,8 @@ _BOOK: Final = (
     "_event_count",
 )
 _FRACTION: Final = re.compile(r"(20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d)\.\d+")
-_MOMENTOUS: Final = {Payment: ("id", "status"), Review: ("id",)}
-"""Changes at which the clock advances; of a review, if there is a worker."""
+_MOMENTOUS: Final = ("id", "status")
+"""The columns of a payment at whose changes the clock advances."""
 
 
 class Numbered(Generic[_Content]):
@@ -165,7 +163,6 @@ class SmallWorld(SimulatedWorld):
         super().__init__(shop, scheduler, _OneFault(scheduler, dict.fromkeys(KINDS, 0.0)))
         self.people = _People(self)
         self.stepping, self._scope = scheduler, scope
-        self._is_worked = scope.worker_runs > 0
         self.places = {
             name: place
             for place, name in enumerate((*models_by_table(), GATEWAY, REMEMBERED, TIME))
@@ -208,9 +205,6 @@ class SmallWorld(SimulatedWorld):
             action = partial(self._pay, method, comes_back=number < scope.returns)
             actors.append(Known(f"payer by {method}", action, partial(self._is_pending, method)))
         actors += [
-            Known(f"worker {number}", self._worker, always) for number in range(scope.worker_runs)
-        ]
-        actors += [
             Known(f"clerk {number}", self._refund, self._is_paid) for number in range(scope.refunds)
         ]
         return actors
@@ -245,12 +239,6 @@ class SmallWorld(SimulatedWorld):
         self.scheduler.pause()
         if comes_back and way_back:
             self.people.visit("GET", way_back)
-
-    def _worker(self) -> None:
-        self.scheduler.seconds += _UNTIL_DUE
-        self.stepping.script.is_whole = False  # no statement lets time pass
-        self.stepping.touched.add(GATEWAY)  # a notification may be due after it
-        self.people.process("worker", run_worker)
 
     def _refund(self) -> None:
         payment = Payment.objects.filter(status="paid").order_by("pk")[0]
@@ -292,7 +280,7 @@ class SmallWorld(SimulatedWorld):
             number = part.number(instant, lambda: instant)
         else:
             rows = connection.connection.execute(select(name)).fetchall()
-            kept = canonical(name, rows, is_worked=self._is_worked)
+            kept = canonical(name, rows)
             number = part.number(kept, lambda: kept)
             self._loaded[place] = number if tuple(rows) == kept else None
             return number
@@ -357,23 +345,13 @@ class SmallWorld(SimulatedWorld):
 
     def is_momentous(self, before: World, after: World) -> bool:
         """Tell whether a step has made a change that lets the clock advance."""
-        places = [
-            self.places[model._meta.db_table]
-            for model in _MOMENTOUS
-            if self._is_worked or model is not Review
-        ]
-        return any(
-            before[at] != after[at] and self._mark(at, before[at]) != self._mark(at, after[at])
-            for at in places
-        )
+        at = self.places[Payment._meta.db_table]
+        return before[at] != after[at] and self._mark(at, before[at]) != self._mark(at, after[at])
 
     def _mark(self, place: int, number: int) -> Any:
         mark = self._marks.get((place, number))
         if mark is None:
-            table = next(name for name, at in self.places.items() if at == place)
-            columns = [
-                columns_of(table).index(name) for name in _MOMENTOUS[models_by_table()[table]]
-            ]
+            columns = [columns_of(Payment._meta.db_table).index(name) for name in _MOMENTOUS]
             mark = self._marks[place, number] = [
                 [row[at] for at in columns] for row in self.parts[place][number]
             ]

@@ -45,7 +45,6 @@ class Scope:
 
     payments: int = 2
     refunds: int = 1
-    worker_runs: int = 0
     returns: int = 0
     crashes: int = 1
     faults: int = 1
@@ -64,7 +63,6 @@ class Scope:
             *notifications,
             *refunding,
             *(("payer",) if self.returns else ()),
-            *(("worker",) if self.worker_runs else ()),
         )
 
     @property
@@ -236,7 +234,7 @@ class Stepping(Scheduler):
         second otherwise.
         """
         asking = sys._getframe(1).f_globals["__name__"]
-        is_close = self._scope.worker_runs or asking.startswith(_TO_THE_TICK)
+        is_close = asking.startswith(_TO_THE_TICK)
         ticks = self.ticks + (0.5 if connection.in_atomic_block else 0.0) if is_close else 0.0
         return self._hear(lambda: datetime.fromtimestamp(self.seconds + ticks * _TICK, UTC))
 

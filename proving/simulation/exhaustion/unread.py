@@ -62,7 +62,7 @@ _UNREAD: Final[dict[str, _Columns]] = {
         Refund: _OF_A_REFUND,
     },
 }
-"""The columns that an actor never reads, by kind of actor. A worker may read all."""
+"""The columns that an actor never reads, by kind of actor."""
 _OF_A_DELIVERED_PAYMENT: Final = (
     "last_notification",
     "last_polled_at",
