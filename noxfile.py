@@ -113,8 +113,10 @@ def here(session: nox.Session, program: str, *arguments: str, **environment: str
 
 
 def pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
-    """Run pytest of .venv with what is given after `--`: three workers, which often wait."""
-    here(session, "pytest", "-n", "3", *arguments, *session.posargs, **environment)
+    """Run pytest of .venv with what is given after `--`: two workers, since .ci/run has two
+    sessions at work.
+    """
+    here(session, "pytest", "-n", "2", *arguments, *session.posargs, **environment)
 
 
 def ignoring(paths: Sequence[str]) -> list[str]:
@@ -172,8 +174,8 @@ def tests(session: nox.Session, database: str) -> None:
         folders = ("tests/django", "tests/shop", "tests/browser", "tests/example_shop")
         # these wait for sockets and processes half of their time
         pytest(session, "-n", "4", *ignoring([*folders, *LONG]))
-        pytest(session, "tests/django", *ignoring(LONG))
-        pytest(session, "tests/shop")
+        pytest(session, "-n", "3", "tests/django", *ignoring(LONG))
+        pytest(session, "-n", "3", "tests/shop")
         return
     left_out = ignoring([*ANYWHERE, *(ON_POSTGRESQL if database == "mariadb" else ())])
     pytest(
@@ -195,14 +197,13 @@ def plugins(session: nox.Session, plugin: str) -> None:
     """
     with session.chdir(f"plugins/{plugin}"):
         here(session, "python", "-m", "mypy", "--show-absolute-path")
-        pytest(session, "-n", "2")  # .ci/run tests two plugins at a time
+        pytest(session)
 
 
 @nox.session(venv_backend="none")
 def shop(session: nox.Session) -> None:
     """Test the example shop, and every page in a browser."""
-    pytest(session, "tests/example_shop")
-    pytest(session, "tests/browser")
+    pytest(session, "tests/example_shop", "tests/browser", TILLGATE_TEST_NAME="tillgate_shop")
 
 
 @nox.session(venv_backend="none")
@@ -210,7 +211,8 @@ def long(session: nox.Session) -> None:
     """Test what takes long: fresh environments, the kit's own tests, crashes, a failover, a
     storm.
     """
-    pytest(session, "--dist", "loadgroup", "-m", "not provers", *LONG)
+    own = {"TILLGATE_TEST_NAME": "tillgate_long"}
+    pytest(session, "--dist", "loadgroup", "-m", "not provers", *LONG, **own)
 
 
 @nox.session(venv_backend="none")
