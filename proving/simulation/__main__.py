@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SCOPE",
         help="instead, try everything that can happen to one order. SCOPE, such as "
         "payments=1,crashes=0, changes how much that is: how "
-        "many payments, refunds, worker runs, returns, crashes and faults there are, and who dies "
+        "many payments, refunds, returns, crashes and faults there are, and who dies "
         "and who fails, if not each in turn",
     )
     instead.add_argument(
