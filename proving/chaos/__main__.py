@@ -269,6 +269,8 @@ class _Chaos:
             text=True,
             check=False,
         )
+        if audited.returncode:
+            _say(audited.stdout + audited.stderr)
         result: dict[str, Any] = {
             "commit": source_commit(_ROOT),
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
