@@ -211,8 +211,8 @@ def long(session: nox.Session) -> None:
     """Test what takes long: fresh environments, the kit's own tests, crashes, a failover, a
     storm.
     """
-    own = {"TILLGATE_TEST_NAME": "tillgate_long"}
-    pytest(session, "--dist", "loadgroup", "-m", "not provers", *LONG, **own)
+    options = ("--dist", "loadgroup", "-m", "not provers")
+    pytest(session, *options, *LONG, TILLGATE_TEST_NAME="tillgate_long")
 
 
 @nox.session(venv_backend="none")

@@ -30,7 +30,7 @@ def chromium() -> Iterator[Browser]:
         yield browser
 
 
-def opened(
+def new_context(
     chromium: Browser,
     address: str,
     client: Client | None = None,

@@ -11,7 +11,7 @@ import pytest
 from oscar.core.loading import get_model
 from playwright.sync_api import Browser, expect
 
-from tests.looking import OSCARS_BLUE, chromium, look, opened  # noqa: F401  # a fixture
+from tests.looking import OSCARS_BLUE, chromium, look, new_context  # noqa: F401  # a fixture
 from tests.shopper import Shopper
 from tillgate.django.models import Payment
 from tillgate.testing.world import World
@@ -34,7 +34,7 @@ def test_keyboard_leads_back_to_basket(
     order = get_model("order", "Order").objects.get()
     address = orders.change_url(order)
     assert address is not None
-    context = opened(chromium, live_server.url)
+    context = new_context(chromium, live_server.url)
     page = context.new_page()
     page.goto(address)
     look(page, f"change-{order.status}", "#tillgate-change", OSCARS_BLUE)
@@ -58,7 +58,7 @@ def test_basket_leads_to_waiting_order(
     """A shopper can reach the payment of the order by keyboard."""
     shopper.get(shopper.buys(product("12.50"))["Location"])
     order = get_model("order", "Order").objects.get()
-    context = opened(chromium, live_server.url, shopper.client)
+    context = new_context(chromium, live_server.url, shopper.client)
     page = context.new_page()
     page.goto("/basket/")
     expect(page.locator("#tillgate-waiting")).to_contain_text(order.number)
@@ -91,7 +91,7 @@ def test_order_without_payment_warns_of_open_payment_page(
         type(order).objects.update(total_incl_tax=0, total_excl_tax=0)
     else:
         shopper.post(change, {"then": "cancel"})
-    context = opened(chromium, live_server.url)
+    context = new_context(chromium, live_server.url)
     page = context.new_page()
     for name, address in {
         "order": orders.status_url(order.number),

@@ -15,7 +15,7 @@ from django.test import Client
 from oscar.core.loading import get_model
 from playwright.sync_api import Browser, Page, expect
 
-from tests.looking import chromium, look, opened  # noqa: F401  # a fixture
+from tests.looking import chromium, look, new_context  # noqa: F401  # a fixture
 from tests.test_refunds import Bought
 from tillgate.testing.world import World
 
@@ -34,7 +34,7 @@ def dashboard(
     contexts = []
 
     def visit(path: str, **options: Any) -> Page:
-        context = opened(chromium, live_server.url, session, **options)
+        context = new_context(chromium, live_server.url, session, **options)
         contexts.append(context)
         page = context.new_page()
         page.goto(path)
@@ -66,12 +66,19 @@ def test_double_press_makes_one_partial_refund(
     assert bought.refunded_amount() == Decimal("2.50")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("desktop", {"color_scheme": "dark"}),
+        ("phone", {"viewport": {"width": 390, "height": 844}, "is_mobile": True}),
+    ],
+)
 def test_order_page_with_refunds_looks_right(
     dashboard: Callable[..., Page],
     world: World,
     product: Callable[..., Any],
-    scheme: str,
+    name: str,
+    options: dict[str, Any],
 ) -> None:
     """It shows every kind of refund."""
     bought = Bought(world, product)
@@ -79,14 +86,14 @@ def test_order_page_with_refunds_looks_right(
     for fault in ("refused", "lost_response"):
         world.sandbox.control.fault(fault, occasion="refund")
         bought.ask(Decimal("1.00"))
-    page = dashboard(f"/dashboard/orders/{bought.order.number}/#payment", color_scheme=scheme)
+    page = dashboard(f"/dashboard/orders/{bought.order.number}/#payment", **options)
     expect(page.get_by_role("link", name="Refund of unknown outcome")).to_be_visible()
     for state in ("refunded", "not refunded", "unknown outcome"):
         expect(
             page.locator(".tillgate-rows .tillgate-badge").get_by_text(state, exact=True),
         ).to_be_visible()
     expect(page.get_by_role("button", name="Refund")).to_be_visible()
-    look(page, f"dashboard-order-{scheme}", OURS)
+    look(page, f"dashboard-order-{name}", OURS)
     page.get_by_text("Every step").first.click()
     page.get_by_text("Cause and evidence").first.click()
     page.get_by_role("link", name="Refund of unknown outcome").click()

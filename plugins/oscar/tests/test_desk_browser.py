@@ -19,7 +19,7 @@ import pytest
 from oscar.core.loading import get_model
 from playwright.sync_api import Locator, Page, expect
 
-from tests.looking import chromium, look  # noqa: F401  # a fixture
+from tests.looking import WIDTHS, chromium, look  # noqa: F401  # a fixture
 from tests.test_dashboard_browser import OURS, dashboard  # noqa: F401  # a fixture
 from tests.test_occasions import disputed
 from tests.test_refunds import Bought
@@ -214,14 +214,17 @@ TASKS: Final[dict[str, Callable[[Clerk], None]]] = {
 }
 
 
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("task", TASKS)
 def test_task_takes_few_presses_and_words(
     dashboard: Callable[..., Page],  # noqa: F811
     world: World,
     product: Callable[..., Any],
     task: str,
+    width: int,
 ) -> None:
-    page = dashboard("/dashboard/", reduced_motion="reduce")
+    size = {"width": width, "height": 844}
+    page = dashboard("/dashboard/", viewport=size, reduced_motion="reduce")
     clerk = Clerk(page, world, lambda: Bought(world, product))
     TASKS[task](clerk)
     print(f"{task}: {clerk.presses} presses, {clerk.words} words")  # noqa: T201  # for the table

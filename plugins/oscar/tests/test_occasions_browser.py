@@ -10,7 +10,7 @@ import pytest
 from django.core import mail
 from playwright.sync_api import Browser
 
-from tests.looking import OSCARS_BLUE, chromium, look, opened  # noqa: F401  # a fixture
+from tests.looking import OSCARS_BLUE, chromium, look, new_context  # noqa: F401  # a fixture
 from tests.shopper import Shopper
 from tillgate import hooks, shop
 from tillgate.django.models import Payment
@@ -40,7 +40,7 @@ def test_voucher_reads_well_on_order_page_and_mail(
     world.money.hold(payment.reference, NextStep(url=VOUCHER, until=until))
     world.come_back(payment)
     world.run_worker()
-    context = opened(chromium, live_server.url, shopper.client)
+    context = new_context(chromium, live_server.url, shopper.client)
     page = context.new_page()
     found = shop.find_payment("oscar", reference=payment.reference)
     page.goto(hooks.call_owner("oscar", "tillgate_return_url", payment=found))

@@ -11,7 +11,7 @@ import pytest
 from oscar.core.loading import get_model
 from playwright.sync_api import Browser, expect
 
-from tests.looking import OSCARS_BLUE, chromium, look, opened  # noqa: F401  # a fixture
+from tests.looking import OSCARS_BLUE, chromium, look, new_context  # noqa: F401  # a fixture
 from tests.shopper import Shopper
 from tillgate import shop
 from tillgate.testing.world import World
@@ -46,7 +46,7 @@ def test_guest_reads_what_waits_and_what_ended(
     shopper.get(shopper.buys(product("12.50"))["Location"])
     number = get_model("order", "Order").objects.get().number
     settings.LANGUAGE_CODE = language
-    context = opened(chromium, live_server.url, shopper.client)
+    context = new_context(chromium, live_server.url, shopper.client)
     page = context.new_page()
     page.goto(orders.status_url(number))
     ours = page.locator("#tillgate-order")

@@ -15,7 +15,7 @@ from django.core import mail
 from django.urls import reverse
 from playwright.sync_api import Browser, Page, expect
 
-from tests.looking import chromium, look, opened  # noqa: F401  # a fixture
+from tests.looking import chromium, look, new_context  # noqa: F401  # a fixture
 from tests.shopper import Shopper
 from tillgate import hooks, shop
 from tillgate.django.models import Payment
@@ -86,7 +86,7 @@ def page(
     way = shopper.buys(product(), method=world.gateway.method)["Location"]
     settings.LANGUAGE_CODE = language
     monkeypatch.setattr("tillgate_oscar.orders.language_of", lambda payment: language)
-    context = opened(chromium, live_server.url, shopper.client)
+    context = new_context(chromium, live_server.url, shopper.client)
     tab = context.new_page()
     tab.goto(way)
     yield tab

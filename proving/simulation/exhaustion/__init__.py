@@ -2,9 +2,9 @@
 happen.
 
 A shopper begins two payments and pays both at the payment page. Their notifications come in, and a
-clerk refunds the money; a return may be added. One process may die and one fault
-may strike. Wherever actors switch, the exploration tries every choice: the actor that continues,
-the actor that dies there, and the fault that strikes calls and commits. When no actor has anything
+clerk refunds the money; a return may be added. One process may die and one fault may strike.
+Wherever actors switch, the exploration tries every choice: the actor that continues, the actor that
+dies there, and the fault that strikes calls and commits. When no actor has anything
 more to do, the worker runs until the world is quiet; then the judge judges it like any simulated
 world.
 

@@ -169,7 +169,7 @@ class SmallWorld(SimulatedWorld):
         }
         self.parts = [Numbered[Any]() for _ in self.places]
         self._loaded: list[int | None] = [None] * len(self.places)
-        self._marks: dict[tuple[int, int], Any] = {}
+        self._marks: dict[int, Any] = {}
         self._in_seconds: dict[tuple[int, int], int] = {}
         self._second_texts: dict[str, int] = {}
         self.service.outbox = _Outbox()
@@ -346,15 +346,15 @@ class SmallWorld(SimulatedWorld):
     def is_momentous(self, before: World, after: World) -> bool:
         """Tell whether a step has made a change that lets the clock advance."""
         at = self.places[Payment._meta.db_table]
-        return before[at] != after[at] and self._mark(at, before[at]) != self._mark(at, after[at])
+        return before[at] != after[at] and self._mark(before[at]) != self._mark(after[at])
 
-    def _mark(self, place: int, number: int) -> Any:
-        mark = self._marks.get((place, number))
+    def _mark(self, number: int) -> Any:
+        mark = self._marks.get(number)
         if mark is None:
-            columns = [columns_of(Payment._meta.db_table).index(name) for name in _MOMENTOUS]
-            mark = self._marks[place, number] = [
-                [row[at] for at in columns] for row in self.parts[place][number]
-            ]
+            table = Payment._meta.db_table
+            columns = [columns_of(table).index(name) for name in _MOMENTOUS]
+            rows = self.parts[self.places[table]][number]
+            mark = self._marks[number] = [[row[at] for at in columns] for row in rows]
         return mark
 
     def in_seconds(self, world: World) -> tuple[int, ...]:
